@@ -1,0 +1,157 @@
+#ifndef KVROUTER_DECISION_H_
+#define KVROUTER_DECISION_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// ---- What is asked -------------------------------------------------------------------------------------------------
+
+// The prompt as token ids. Borrowed: must live until Submit returns.
+struct TokenPrompt {
+  std::span<const TokenId> token_ids;
+};
+
+// The prompt as hashes the caller computed (block_hash.h). Borrowed like TokenPrompt.
+// REQUIRES: equal lengths (or empty sequence hashes, then they are chained here), and isl_tokens >= hashes * block size.
+struct HashPrompt {
+  std::span<const LocalBlockHash> local_hashes;
+  std::span<const SequenceHash> sequence_hashes;
+  uint64_t isl_tokens = 0;
+};
+
+// Per-request replacements of configuration. Ranges as in SchedulerConfig; out of range fails the request.
+// Parity: Dynamo router_config_override. Its deprecated overlap_score_weight is translated by the doors.
+struct ConfigOverride {
+  std::optional<double> overlap_score_credit;
+  std::optional<double> prefill_load_scale;
+  std::optional<double> router_temperature;
+  std::optional<bool> assume_kv_reuse;
+  std::optional<bool> track_prefill_tokens;
+  std::optional<double> shared_cache_multiplier;
+};
+
+// A worker, or one rank of it.
+struct TargetSelector {
+  WorkerId worker{};
+  std::optional<uint32_t> dp_rank;  // absent: any rank
+
+  bool Matches(const Target& t) const { return t.worker == worker && (!dp_rank || *dp_rank == t.dp_rank); }
+};
+
+struct RouteRequest {
+  std::string request_id;  // for sinks and logs; uniqueness is the service's affair
+  std::string model_name = "default";
+  std::string routing_group = "default";
+  std::variant<TokenPrompt, HashPrompt> prompt;
+  std::string lora_name;   // empty = base model
+  std::string cache_salt;  // empty = shared cache namespace
+  bool book = true;        // false: advice, nothing is booked or counted
+  ConfigOverride overrides;
+  std::optional<std::vector<WorkerId>> allowed_workers;  // absent = all; empty = nobody
+  std::vector<TargetSelector> excluded;                  // e.g. targets that already failed this request
+  std::optional<TargetSelector> pinned;
+  std::optional<uint64_t> expected_output_tokens;  // > 0
+};
+
+// ---- What is answered ----------------------------------------------------------------------------------------------
+
+// How the request is to be served. More plans (remote prefill, migrate) join with the gate and the planner.
+enum class Plan : uint8_t { kLocal };
+std::string_view PlanName(Plan plan);
+
+// Why this target. Every branch that changes the outcome has its own reason.
+enum class DecisionReason : uint8_t {
+  kLowestCost,     // strictly lowest cost
+  kTieBreak,       // several targets shared the lowest cost; one was drawn uniformly
+  kSampled,        // temperature > 0: drawn from the softmax
+  kOnlyCandidate,  // one eligible target
+  kPinned,         // the caller named it
+};
+inline constexpr int kDecisionReasonCount = 5;
+std::string_view DecisionReasonName(DecisionReason reason);
+
+// One candidate's terms. All are in blocks (doubles: tiers weigh fractions); docs/routing.md#cost has the formula.
+struct CandidateCost {
+  Target target;
+  double device_overlap_blocks = 0;   // contiguous from the start, on device
+  double host_overlap_blocks = 0;     // further blocks on host memory
+  double disk_overlap_blocks = 0;     // further blocks on disk or external
+  double shared_overlap_blocks = 0;   // shared-cache hits beyond the device prefix
+  double effective_overlap_blocks = 0;  // tier-weighted; the figure of the hit metrics
+  double credit_blocks = 0;           // what is subtracted for overlap
+  double raw_prefill_blocks = 0;      // pending prefill work incl. this prompt, before credit
+  double prefill_cost_blocks = 0;     // after credit, clamp and scale
+  double decode_blocks = 0;           // active + additional, after credit on the decode branch
+  double request_cost_blocks = 0;     // decode_active_request_weight * active requests
+  double taint_multiplier = 1.0;
+  double cost_blocks = 0;             // what is compared
+  uint64_t active_prefill_tokens = 0;   // load inputs, as seen under the lock
+  double active_decode_blocks = 0;
+  uint64_t additional_decode_blocks = 0;
+  uint64_t active_requests = 0;
+};
+
+inline constexpr size_t kMaxDetailedCandidates = 64;
+inline constexpr size_t kBestCandidates = 32;
+
+// The candidates left out of `candidates` when there were more than kMaxDetailedCandidates.
+struct CandidateSummary {
+  uint32_t count = 0;
+  double min_cost_blocks = 0, max_cost_blocks = 0, mean_cost_blocks = 0;
+};
+
+// Why workers were no candidates, in counts.
+struct FilterCounts {
+  uint32_t not_allowed = 0;
+  uint32_t excluded = 0;
+  uint32_t draining = 0;
+  uint32_t overloaded = 0;
+  uint32_t not_pinned = 0;
+};
+
+struct RouteDecision {
+  // Where.
+  Target target;
+  Incarnation incarnation{};
+  std::string address;
+  Plan plan = Plan::kLocal;
+  DecisionReason reason = DecisionReason::kLowestCost;
+  BookingId booking = kNoBooking;  // kNoBooking for advice
+  bool booked = false;
+
+  // The prompt, measured.
+  uint64_t isl_tokens = 0;
+  uint32_t block_size_tokens = 0;
+  uint64_t isl_blocks = 0;   // ceil(isl_tokens / block size): the denominator of Dynamo's hit metrics
+  uint64_t full_blocks = 0;  // floor: what can be cached at all
+
+  // The overlap on the chosen target.
+  double effective_overlap_blocks = 0;     // keeps its fraction
+  uint64_t overlap_blocks = 0;             // rounded half away from zero, as Dynamo reports it
+  uint64_t expected_engine_hit_tokens = 0;  // what the engine will count: capped at floor((isl - 1) / block) blocks
+  // The best overlap among all targets of the partition, eligible or not, and where.
+  double best_overlap_blocks = 0;
+  std::optional<Target> best_overlap_target;
+
+  // Why.
+  std::vector<CandidateCost> candidates;  // ascending cost when truncated; else in target order. See DecisionDetail
+  uint32_t candidate_count = 0;
+  CandidateSummary omitted;
+  FilterCounts filtered;
+  uint32_t tie_size = 1;
+  double temperature = 0;
+  double draw = 0;  // the uniform number in [0, 1) used for the tie or the sample; 0 if none was drawn
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DECISION_H_

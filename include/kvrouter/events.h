@@ -1,0 +1,73 @@
+#ifndef KVROUTER_EVENTS_H_
+#define KVROUTER_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// KV-cache events as the index understands them: already decoded, filtered to full blocks of full-attention groups,
+// with content hashes computed. Producers: src/feed (raw engine events), later the Dynamo event plane.
+
+struct StoredBlock {
+  EngineHash engine_hash{};   // the engine's handle, used by later removals and as parent
+  LocalBlockHash local_hash{};  // content, used by lookups
+};
+
+// Blocks that now continue `parent` in this order; without a parent they start a sequence.
+struct Stored {
+  std::optional<EngineHash> parent;  // parent hash 0 is a real parent, not "none"
+  std::vector<StoredBlock> blocks;
+};
+
+struct Removed {
+  std::vector<EngineHash> engine_hashes;
+};
+
+// Drops every block of the emitting (worker, dp_rank), all tiers. Other ranks are untouched.
+struct Cleared {};
+
+// How repeated stores of one block by one (worker, rank, tier) are treated.
+enum class StoreCounting : uint8_t {
+  kCounted,  // raw engine feed: two stores need two removals (engines keep physical duplicates)
+  kSet,      // Dynamo's event plane: already normalised, a second store changes nothing
+};
+
+struct KvEvent {
+  Target target;
+  Incarnation incarnation{};  // of the worker that said it; the partition drops events of another life
+  StorageTier tier = StorageTier::kDevice;
+  StoreCounting counting = StoreCounting::kCounted;
+  uint64_t event_id = 0;  // sequence number or event id of the source; diagnostics only here
+  std::variant<Stored, Removed, Cleared> data;
+};
+
+// First problem of an event. Names on the wire are Dynamo's (`status` label of kv_cache_events_applied); the last two are
+// ours.
+enum class ApplyStatus : uint8_t {
+  kOk,
+  kParentBlockNotFound,  // stored: the parent is not held by this (worker, rank); nothing was stored
+  kBlockNotFound,        // removed: at least one hash unknown; the others were removed
+  kInvalidBlock,         // stored: a hash twice, equal to its parent, or already naming another position; nothing stored
+  kStaleIncarnation,     // the worker has a newer life
+  kUnknownWorker,        // no such worker, or dp_rank outside its range
+};
+inline constexpr int kApplyStatusCount = 6;
+
+struct ApplyResult {
+  ApplyStatus status = ApplyStatus::kOk;
+  uint32_t blocks_stored = 0;     // newly held by the target
+  uint32_t blocks_duplicate = 0;  // stored again: count raised (kCounted) or ignored (kSet)
+  uint32_t blocks_removed = 0;    // no longer held by the target
+  uint32_t blocks_not_found = 0;  // removals that named nothing held
+
+  friend bool operator==(const ApplyResult&, const ApplyResult&) = default;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_EVENTS_H_

@@ -1,0 +1,136 @@
+#ifndef KVROUTER_ROUTER_H_
+#define KVROUTER_ROUTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kvrouter/config.h"
+#include "kvrouter/decision.h"
+#include "kvrouter/decision_sink.h"
+#include "kvrouter/events.h"
+#include "kvrouter/types.h"
+#include "kvrouter/worker.h"
+
+namespace kvrouter {
+
+// The only door into the core. It holds one partition per (model_name, routing_group); a partition is an index of the
+// blocks its workers hold plus a scheduler that knows their load.
+//
+//   Submit ──> identify ─> overlap ─> eligible ─> score ─> book ─> report ──> RouteDecision
+//                             ▲                              │
+//   Apply (KV events) ── index │                              └─ load ledger ── PrefillComplete, OutputBlock, Finish
+//
+// Thread safety: thread-safe. Overlap look-ups run concurrently with each other; pick and book are one critical section
+// per partition. Owns no thread, reads no clock, does no I/O: `now` comes from the caller and must not go back.
+
+// A snapshot of one target's load.
+struct TargetLoad {
+  Target target;
+  Incarnation incarnation{};
+  WorkerRole role = WorkerRole::kAggregated;
+  bool draining = false;
+  uint64_t active_prefill_tokens = 0;
+  double active_decode_blocks = 0;
+  uint64_t active_requests = 0;
+  uint64_t index_blocks = 0;  // distinct blocks the index believes it holds
+};
+
+struct PartitionSnapshot {
+  std::string model_name;
+  std::string routing_group;
+  uint32_t block_size_tokens = 0;
+  uint64_t index_unique_blocks = 0;  // distinct block positions in the tree
+  uint64_t index_holder_blocks = 0;  // (target, block) pairs
+  uint64_t index_bytes = 0;          // estimate of the memory the index holds
+  uint64_t index_nodes = 0;
+  uint64_t bookings = 0;
+  uint64_t bookings_expired_total = 0;
+  std::vector<TargetLoad> loads;  // ascending target
+};
+
+// Overlap of one prompt on one target, advice only.
+struct TargetOverlap {
+  Target target;
+  uint32_t device_blocks = 0;
+};
+
+class Router {
+ public:
+  // Either a decision, or a ticket: the request waits, and Pump will return its decision.
+  // Without a queue it is always a decision.
+  using Submission = std::variant<RouteDecision, TicketId>;
+
+  struct Resolved {
+    TicketId ticket{};
+    absl::StatusOr<RouteDecision> decision;
+  };
+
+  // `sink` may be null; it must outlive the Router. REQUIRES: Validate(config).ok().
+  Router(RouterConfig config, DecisionSink* sink);
+  ~Router();
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  // ---- Requests ----
+
+  // Decides, and books if request.book. Errors carry an ErrorReason: kInvalidRequest, kTooLarge, kNoWorkers,
+  // kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached.
+  // The booking's id is in the decision; the caller owns it and must Finish it exactly once.
+  absl::StatusOr<Submission> Submit(const RouteRequest& request, MonotonicTime now);
+
+  // Decisions of waiting requests that became possible. Call after anything that frees load, and on a timer.
+  std::vector<Resolved> Pump(MonotonicTime now);
+
+  // A waiting request leaves. False if the ticket is unknown or already resolved.
+  bool Cancel(TicketId ticket);
+
+  // ---- A booking's life. All return false for an id that is not live (never booked, finished, expired, or its worker
+  // left); every call but Finish is a sign of life. ----
+
+  bool PrefillComplete(BookingId booking, MonotonicTime now);
+  // `output_tokens` generated so far, cumulative; when it crosses a block boundary and output tracking is on, one block is
+  // added. `decay_fraction` in [0, 1] replaces the fraction derived from expected_output_tokens.
+  bool OutputTokens(BookingId booking, uint64_t output_tokens, std::optional<double> decay_fraction, MonotonicTime now);
+  // One more generated block, for callers that count blocks (HTTP /output_block).
+  bool OutputBlock(BookingId booking, std::optional<double> decay_fraction, MonotonicTime now);
+  bool KeepAlive(BookingId booking, MonotonicTime now);
+  bool Finish(BookingId booking, MonotonicTime now);
+
+  // Releases bookings that showed no sign of life for active_request_expiry; returns them.
+  std::vector<BookingId> Expire(MonotonicTime now);
+
+  // ---- Cache events ----
+
+  ApplyResult Apply(const KvEvent& event);
+
+  // ---- Workers ----
+
+  // Adds a worker, or replaces what is known of it. Keeps index and load when the incarnation is unchanged; a new
+  // incarnation starts empty and voids the bookings of the old one. A change of partition is a removal and an addition.
+  // Errors: kInvalidRequest; kBlockSizeConflict (FAILED_PRECONDITION) when the partition has another block size and this
+  // worker is not its only one (the old record stays); kIncarnationConflict for an older incarnation; kLimitReached.
+  absl::Status UpsertWorker(const WorkerSpec& spec);
+
+  // Forgets the worker: its blocks (memory returns), its load and its bookings. False if unknown.
+  bool RemoveWorker(WorkerId id);
+
+  // ---- Looking in. Snapshots; cost grows with the number of workers. ----
+
+  std::vector<PartitionSnapshot> Snapshot() const;
+  // Overlap per target, for targets with at least one block. Errors as Submit.
+  absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ROUTER_H_

@@ -1,0 +1,51 @@
+#ifndef KVROUTER_WORKER_H_
+#define KVROUTER_WORKER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+enum class WorkerRole : uint8_t { kAggregated, kPrefill, kDecode };
+
+// `worker_type` label of Dynamo's metrics: "prefill" or "decode"; an aggregated worker counts as "decode".
+inline std::string_view WorkerTypeLabel(WorkerRole role) {
+  return role == WorkerRole::kPrefill ? "prefill" : "decode";
+}
+
+// Where one rank's engine publishes. Addresses are ZMQ endpoints such as tcp://10.0.0.1:5557.
+struct EventEndpoints {
+  std::string live;    // PUB socket; empty = this rank has no event feed
+  std::string replay;  // ROUTER socket; empty = no replay, gaps drop the rank's blocks
+
+  friend bool operator==(const EventEndpoints&, const EventEndpoints&) = default;
+};
+
+// Everything the router is told about a worker. Ranks are [dp_start_rank, dp_start_rank + dp_size).
+struct WorkerSpec {
+  WorkerId id{};
+  Incarnation incarnation{};  // > 0 once registered
+  std::string model_name = "default";
+  std::string routing_group = "default";
+  std::string address;            // where callers dispatch, e.g. http://10.0.0.1:8000; opaque to us
+  uint32_t block_size_tokens = 0;  // > 0; equal for all workers of a partition
+  uint32_t dp_start_rank = 0;
+  uint32_t dp_size = 1;  // 1..kMaxDpSize
+  WorkerRole role = WorkerRole::kAggregated;
+  bool draining = false;  // no new picks; bookings stay
+  uint64_t total_kv_blocks = 0;         // per rank; 0 = unknown
+  uint64_t max_num_batched_tokens = 0;  // 0 = unknown
+  std::map<uint32_t, EventEndpoints> events;  // by dp_rank
+
+  friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
+};
+
+inline constexpr uint32_t kMaxDpSize = 1024;
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_WORKER_H_

@@ -1,0 +1,22 @@
+#ifndef KVROUTER_ADAPTERS_HTTP_OPS_H_
+#define KVROUTER_ADAPTERS_HTTP_OPS_H_
+
+#include <functional>
+#include <string>
+
+#include "adapters/http/http_server.h"
+
+namespace kvrouter {
+
+struct Readiness {
+  bool ready = false;
+  uint64_t schedulable_workers = 0;
+  std::string reason;  // why not ready; empty when ready
+};
+
+// Adds GET /live (200 while the process runs), /ready and /health (200 or 503 with the reason), /metrics (Prometheus text).
+void AddOpsRoutes(HttpServer* server, std::function<Readiness()> readiness, std::function<std::string()> metrics_text);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_HTTP_OPS_H_

@@ -1,0 +1,55 @@
+#ifndef KVROUTER_ADAPTERS_ZMQ_ZMQ_EVENT_SOURCE_H_
+#define KVROUTER_ADAPTERS_ZMQ_ZMQ_EVENT_SOURCE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+#include "service/worker_registry.h"
+
+namespace kvrouter {
+
+struct ZmqEventSourceConfig {
+  // Event threads; one worker always lives on the same one. Parity: router_event_threads.
+  uint32_t threads = 4;  // 1..64
+  std::chrono::milliseconds replay_timeout{5000};     // without any progress of a replay
+  std::chrono::milliseconds reconnect_min{100};       // ZMQ's own reconnect, exponential between these two
+  std::chrono::milliseconds reconnect_max{5000};
+  std::chrono::milliseconds heartbeat_interval{5000};  // ZMTP ping; a dead peer is noticed within the time-out
+  std::chrono::milliseconds heartbeat_timeout{15000};
+  // Live batches kept while a replay of the same rank runs. Beyond it they are dropped, counted, and replayed again.
+  uint32_t max_live_batches_during_replay = 4096;
+};
+
+// Sockets around src/feed: a SUB socket per rank for live events and a DEALER socket for replay, both owned by one event
+// thread. Decoded events go straight to Router::Apply on that thread; what the feed learned goes to the monitor.
+//
+// Thread safety: OnWorkerChanged / OnWorkerRemoved may come from any one thread at a time; they queue and return.
+// Stop() joins the threads within a second; no event is applied after it.
+class ZmqEventSource final : public WorkerListener {
+ public:
+  // All pointers outlive this object.
+  ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor, const Clock* clock);
+  ~ZmqEventSource() override;
+
+  absl::Status Start();
+  void Stop();
+
+  void OnWorkerChanged(const WorkerSpec& spec) override;
+  void OnWorkerRemoved(WorkerId id, Incarnation incarnation) override;
+
+  // True once every feed known now has left kConnecting and kRecovering, or never had an endpoint.
+  bool InitialRecoveryDone() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_ZMQ_ZMQ_EVENT_SOURCE_H_

@@ -1,0 +1,59 @@
+#ifndef KVROUTER_FEED_FEED_STATS_H_
+#define KVROUTER_FEED_FEED_STATS_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace kvrouter {
+
+// What a feed knows about one engine socket. Shown per worker and in metrics.
+enum class FeedState : uint8_t {
+  kNone,        // no event endpoint configured
+  kConnecting,  // no connection yet; nothing is known
+  kRecovering,  // a replay is running
+  kLive,        // history complete as far as can be known
+  kDegraded,    // live, but blocks may be missing: a gap or orphan that replay could not fill
+};
+std::string_view FeedStateName(FeedState state);
+
+// Why a message, an event or part of one was not applied. Label values of kvrouter_feed_skipped_total.
+enum class SkipReason : uint8_t {
+  kBadFraming,         // not 3 frames, or the sequence frame is not 8 bytes: message refused
+  kBadEnvelope,        // payload is not a batch, or bytes end early: message refused
+  kBadEvent,           // one event malformed: that event skipped
+  kUnknownTag,         // event type we do not know
+  kUnknownMedium,      // storage medium we do not know (fail closed)
+  kLowerTier,          // known tier that is not indexed yet
+  kOtherGroup,         // not a full-attention KV group
+  kLengthMismatch,     // token count != hashes * block size (sliding window, sparse groups)
+  kPlaceholder,        // store without tokens
+  kBlockSize,          // block size differs from the partition's
+  kPartialBlock,       // short page or partial block, and its later removal
+  kMultimodal,         // multimodal content whose identity is not known
+  kNonIntegerTokens,   // token items that are neither integers nor pairs
+  kRankOutOfRange,     // batch rank outside the worker's ranks
+  kDuplicateBatch,     // already applied: equal sequence and timestamp, or already replayed
+  kOversized,          // a length over the decoder's limits
+};
+inline constexpr int kSkipReasonCount = 16;
+std::string_view SkipReasonName(SkipReason reason);
+
+// Monotone counters of one feed.
+struct FeedCounters {
+  uint64_t messages = 0;         // live messages received
+  uint64_t batches_applied = 0;  // live and replayed
+  uint64_t events_applied = 0;   // events handed on to the index
+  uint64_t gaps = 0;             // live sequence jumped ahead
+  uint64_t restarts = 0;         // the engine began a new life on the same socket
+  uint64_t replays_started = 0;
+  uint64_t replays_completed = 0;
+  uint64_t replays_failed = 0;     // time-out, or history gone
+  uint64_t reconnects = 0;
+  uint64_t live_dropped = 0;       // live messages dropped because the buffer during a replay was full
+  std::array<uint64_t, kSkipReasonCount> skipped{};
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_FEED_FEED_STATS_H_

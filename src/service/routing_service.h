@@ -1,0 +1,95 @@
+#ifndef KVROUTER_SERVICE_ROUTING_SERVICE_H_
+#define KVROUTER_SERVICE_ROUTING_SERVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "kvrouter/router.h"
+
+namespace kvrouter {
+
+struct ServiceConfig {
+  // Longest prompt accepted, in tokens. With the 64 MiB message limit of the doors this is never reached by fixed32 ids.
+  uint64_t max_prompt_tokens = 16'777'216;
+  // Longest request id, bytes.
+  uint32_t max_request_id_bytes = 256;
+};
+
+// What a call on an unknown or dead id means differs by door (gRPC Free: OK with released=false; HTTP prefill: 404), so
+// the service says what happened and the door decides.
+enum class LifecycleResult : uint8_t {
+  kDone,
+  kUnknownRequest,  // never booked, already freed, or expired
+};
+
+// Figures of the service for metrics.
+struct ServiceCounters {
+  uint64_t requests_started = 0;   // booked
+  uint64_t requests_finished = 0;  // freed, expired or lost with their worker
+  uint64_t advice = 0;
+  uint64_t bookings_expired = 0;
+  uint64_t duplicate_requests = 0;
+  uint64_t unknown_frees = 0;
+};
+
+// Lies between the core and the doors: request records by id, idempotency, time. One instance serves all doors, so a
+// request booked through one can be freed through another.
+//
+// A record owns its booking: it is created with it under the shard lock and gives it back exactly once, on Free, on
+// expiry or when the worker leaves. Records are sharded by request id, one mutex per shard, never held while a
+// completion runs.
+//
+// Thread safety: thread-safe.
+class RoutingService {
+ public:
+  using Completion = std::function<void(absl::StatusOr<RouteDecision>)>;
+
+  // `router` and `clock` outlive the service.
+  RoutingService(ServiceConfig config, Router* router, const Clock* clock);
+  ~RoutingService();
+
+  // Decides, and books if request.book. `done` is called exactly once: usually before Submit returns, later when the
+  // request had to wait; never under a lock. An empty request_id is replaced by a generated one (in *request_id_out if
+  // given, set before `done` runs). Additional error: kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is
+  // live; FindDecision then has the original.
+  void Submit(RouteRequest request, Completion done, std::string* request_id_out = nullptr);
+
+  // Submit for callers that know the answer comes at once (no queue).
+  absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
+
+  LifecycleResult PrefillComplete(std::string_view request_id);
+  // `output_tokens` cumulative.
+  LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens, std::optional<double> decay_fraction);
+  LifecycleResult OutputBlock(std::string_view request_id, std::optional<double> decay_fraction);
+  LifecycleResult KeepAlive(std::string_view request_id);
+  LifecycleResult Free(std::string_view request_id);
+
+  // The decision of a live booking (without its candidates), for duplicates.
+  std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
+
+  // Releases expired bookings and answers what can be answered. The daemon calls it every expiry_check_period.
+  void Tick();
+
+  // After this every Submit fails with kShuttingDown (UNAVAILABLE); lifecycle calls still work.
+  void StopIntake();
+
+  uint64_t LiveRequests() const;
+  ServiceCounters Counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_SERVICE_ROUTING_SERVICE_H_

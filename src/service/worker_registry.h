@@ -1,0 +1,85 @@
+#ifndef KVROUTER_SERVICE_WORKER_REGISTRY_H_
+#define KVROUTER_SERVICE_WORKER_REGISTRY_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "kvrouter/router.h"
+#include "kvrouter/worker.h"
+
+namespace kvrouter {
+
+// Told when the worker set changes. Calls are serialised and arrive in order; implementations must return quickly
+// (queue the work) and must not call back into the registry.
+class WorkerListener {
+ public:
+  virtual ~WorkerListener() = default;
+  // New, or changed in any field. The core already knows the worker.
+  virtual void OnWorkerChanged(const WorkerSpec& spec) = 0;
+  // Gone. The core has already forgotten it, so late events of it are dropped as stale.
+  virtual void OnWorkerRemoved(WorkerId id, Incarnation incarnation) = 0;
+};
+
+// Fields of Workers.Update; absent = unchanged.
+struct WorkerPatch {
+  std::optional<std::string> address;
+  std::optional<uint32_t> block_size_tokens;
+  std::optional<uint32_t> dp_start_rank;
+  std::optional<uint32_t> dp_size;
+  std::optional<WorkerRole> role;
+  std::optional<bool> draining;
+  std::optional<uint64_t> total_kv_blocks;
+  std::optional<uint64_t> max_num_batched_tokens;
+  std::optional<std::map<uint32_t, EventEndpoints>> events;
+};
+
+// The one owner of the worker set. Everything that discovers workers (YAML, registration APIs, later Kubernetes) ends
+// here; it validates, hands out incarnations, tells the core first and the listeners after.
+//
+// Thread safety: thread-safe; one mutex serialises changes, and is held while the core and the listeners are told so
+// that all see changes in one order.
+class WorkerRegistry {
+ public:
+  explicit WorkerRegistry(Router* router);
+
+  // Not after the first Register. Listeners outlive the registry's use.
+  void AddListener(WorkerListener* listener);
+
+  // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own (so repeating a
+  // registration changes nothing). Non-zero: must not be older than the live one; a newer one is a new life.
+  // Returns the record as stored. Errors: kInvalidRequest naming the field, the errors of Router::UpsertWorker.
+  absl::StatusOr<WorkerSpec> Register(WorkerSpec spec);
+
+  // Errors: kUnknownWorker (NOT_FOUND), else as Register.
+  absl::StatusOr<WorkerSpec> Update(WorkerId id, const WorkerPatch& patch);
+
+  // No new picks; bookings stay. Error: kUnknownWorker.
+  absl::StatusOr<WorkerSpec> Drain(WorkerId id);
+
+  // Error: kUnknownWorker: also on the second call, no tombstone is kept.
+  absl::Status Remove(WorkerId id);
+
+  std::optional<WorkerSpec> Find(WorkerId id) const;
+  std::vector<WorkerSpec> List() const;  // ascending id
+
+ private:
+  absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Router* const router_;
+  mutable Mutex mu_;
+  std::vector<WorkerListener*> listeners_ ABSL_GUARDED_BY(mu_);
+  std::map<WorkerId, WorkerSpec> workers_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_incarnation_ ABSL_GUARDED_BY(mu_) = 1;
+};
+
+// OK, or kInvalidRequest naming the field, the value and the limit.
+absl::Status ValidateWorkerSpec(const WorkerSpec& spec);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_SERVICE_WORKER_REGISTRY_H_
