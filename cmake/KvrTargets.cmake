@@ -42,6 +42,7 @@ function(kvr_library name)
   add_library(kvr::${name} ALIAS kvr_${name})
   target_link_libraries(kvr_${name} ${scope} kvr_flags ${L_DEPS})
   if(L_HDRS)
+    list(TRANSFORM L_HDRS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     target_sources(kvr_${name} ${scope} FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include
       FILES ${L_HDRS})
   endif()

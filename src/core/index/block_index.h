@@ -1,7 +1,7 @@
 #ifndef KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 #define KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 
-// See the assignment: to be completed with the model drawing and invariants.
+// (interface only; the model and invariants come with the implementation)
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,0 +1,125 @@
+#ifndef KVROUTER_SIM_MODEL_ENGINE_MODEL_H_
+#define KVROUTER_SIM_MODEL_ENGINE_MODEL_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "kvrouter/types.h"
+
+namespace kvrouter::sim {
+
+// A model of one vLLM engine rank: block pool, prefix cache, request queue, batching. Time is handed in, so the same model
+// runs a whole trace in virtual time (src/sim/virtual) and behind real sockets (src/sim/wire).
+//
+// Two service models:
+//  - kFifoPrefill, the model behind the published policy tables: one FIFO prefill server at a fixed token rate, then
+//    decode at a fixed pace without limit; hits are counted when prefill starts, blocks are cached (and stored events
+//    emitted) when it ends; active blocks are not pinned; generated blocks are not cached.
+//  - kContinuousBatching: steps with a token budget shared by decodes (one token each, first) and chunked prefill; blocks
+//    are pinned while a request runs, a request waits when the pool has no free block.
+//
+// Thread-compatible.
+
+struct EngineConfig {
+  enum class Service : uint8_t { kFifoPrefill, kContinuousBatching };
+  Service service = Service::kFifoPrefill;
+  uint32_t block_size_tokens = 16;     // > 0
+  uint64_t capacity_blocks = 20'000;   // prefix-cache blocks; 0 = unlimited
+  double prefill_tokens_per_s = 8000;  // > 0
+  std::chrono::microseconds inter_token{20'000};
+  // kContinuousBatching only.
+  uint32_t token_budget_per_step = 8192;
+  uint32_t max_running = 256;
+};
+
+struct EngineRequest {
+  uint64_t id = 0;  // caller's, unique among live requests
+  uint64_t isl_tokens = 0;
+  uint64_t osl_tokens = 1;
+  // Engine hashes of the prompt's full blocks, in order: floor(isl_tokens / block size) of them.
+  std::vector<EngineHash> block_hashes;
+};
+
+// What happened, in order.
+struct PrefillStarted {
+  uint64_t id = 0;
+  uint64_t hit_blocks = 0;  // found in the prefix cache
+};
+// Blocks [first_block, first_block + count) of the request's prompt were newly cached.
+struct BlocksStored {
+  uint64_t id = 0;
+  uint64_t first_block = 0;
+  uint64_t count = 0;
+};
+struct BlocksRemoved {
+  std::vector<EngineHash> hashes;  // evicted, tail of a chain first
+};
+struct FirstToken {
+  uint64_t id = 0;
+};
+// Output grew to `output_tokens` (not emitted for every token in kFifoPrefill: only the last).
+struct TokensGenerated {
+  uint64_t id = 0;
+  uint64_t output_tokens = 0;
+};
+struct RequestFinished {
+  uint64_t id = 0;
+};
+
+struct EngineEvent {
+  MonotonicTime at{};
+  std::variant<PrefillStarted, BlocksStored, BlocksRemoved, FirstToken, TokensGenerated, RequestFinished> what;
+};
+
+// Monotone sums, as vLLM's own counters count them.
+struct EngineTotals {
+  uint64_t prefix_cache_query_tokens = 0;  // prompt tokens looked up
+  uint64_t prefix_cache_hit_tokens = 0;    // at most floor((isl - 1) / block) blocks a request
+  uint64_t computed_prefill_tokens = 0;
+  uint64_t requests_finished = 0;
+  uint64_t requests_aborted = 0;
+};
+
+struct EngineGauges {
+  uint64_t running = 0;
+  uint64_t waiting = 0;
+  uint64_t cached_blocks = 0;
+  uint64_t active_blocks = 0;  // referenced by live requests
+};
+
+class EngineModel {
+ public:
+  explicit EngineModel(EngineConfig config);
+  ~EngineModel();
+  EngineModel(EngineModel&&) noexcept;
+
+  void Submit(EngineRequest request, MonotonicTime now);
+  // Ends a request early; its cached blocks stay. Unknown ids are ignored.
+  void Abort(uint64_t id, MonotonicTime now);
+
+  // When AdvanceTo has something to do next; MonotonicTime::max() when idle.
+  MonotonicTime NextEventTime() const;
+  // Runs up to and including `now`; events in time order are appended.
+  void AdvanceTo(MonotonicTime now, std::vector<EngineEvent>* out);
+
+  // Drops the whole prefix cache, as vLLM's reset: the caller publishes AllBlocksCleared. False (and nothing happens)
+  // while any block is pinned.
+  bool ResetPrefixCache();
+
+  const EngineTotals& Totals() const;
+  EngineGauges Gauges() const;
+  // Leading blocks of a prompt that are cached now.
+  uint64_t CachedPrefixBlocks(std::span<const EngineHash> block_hashes) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter::sim
+
+#endif  // KVROUTER_SIM_MODEL_ENGINE_MODEL_H_
