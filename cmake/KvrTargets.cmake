@@ -55,11 +55,11 @@ function(kvr_binary name)
   target_link_libraries(${name} PRIVATE kvr_flags ${B_DEPS})
 endfunction()
 
-# kvr_test(NAME SRCS x_test.cc DEPS ... LABELS unit [TIMEOUT 60] [DATA]) links gtest_main.
-# Working directory is the source root, so tests read tests/data by relative path.
-# Every case of the file is one ctest entry unless WHOLE is given (slow start-up or shared fixture).
+# kvr_test(NAME SRCS x_test.cc DEPS ... LABELS unit [TIMEOUT seconds]) links gtest_main.
+# The working directory is the source root, so tests read tests/data by relative path. One binary is one ctest entry:
+# a test of ours takes milliseconds, a process start under a sanitizer does not.
 function(kvr_test name)
-  cmake_parse_arguments(T "WHOLE" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
@@ -68,6 +68,13 @@ function(kvr_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
+  # One build target per label, so that a sanitizer tier builds just what it runs: ninja tests_unit.
+  foreach(label ${T_LABELS})
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    add_dependencies(tests_${label} ${name})
+  endforeach()
 endfunction()
 
 # kvr_fuzz(NAME SRCS fuzz_x.cc DEPS ... CORPUS dir): with KVR_FUZZ a libFuzzer binary NAME; otherwise a replayer that
@@ -78,6 +85,10 @@ function(kvr_fuzz name)
     add_executable(${name} ${F_SRCS})
     target_link_libraries(${name} PRIVATE kvr_flags ${F_DEPS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    if(NOT TARGET fuzz_targets)
+      add_custom_target(fuzz_targets)
+    endif()
+    add_dependencies(fuzz_targets ${name})
   else()
     add_executable(${name} ${F_SRCS} ${CMAKE_SOURCE_DIR}/tests/fuzz/main.cc)
     target_link_libraries(${name} PRIVATE kvr_flags ${F_DEPS})
@@ -85,4 +96,12 @@ function(kvr_fuzz name)
     set_tests_properties(${name}_corpus PROPERTIES LABELS corpus TIMEOUT 120)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()
+
+# kvr_bench(NAME SRCS bm_x.cc DEPS ...): build/bench/NAME, a Google Benchmark binary. Not a test: see tests/run bench.
+function(kvr_bench name)
+  cmake_parse_arguments(B "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${B_SRCS})
+  target_link_libraries(${name} PRIVATE kvr_flags ${B_DEPS} benchmark::benchmark)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
 endfunction()
