@@ -102,6 +102,10 @@ class Router {
   bool KeepAlive(BookingId booking, MonotonicTime now);
   bool Finish(BookingId booking, MonotonicTime now);
 
+  // Whether the booking is live, without being a sign of life itself: how the service finds records whose booking left
+  // with its worker. Cheap (one look-up); called for every live record every few seconds.
+  bool IsLive(BookingId booking) const;
+
   // Releases bookings that showed no sign of life for active_request_expiry; returns them.
   std::vector<BookingId> Expire(MonotonicTime now);
 
