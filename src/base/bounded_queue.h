@@ -12,8 +12,8 @@
 
 namespace kvrouter {
 
-// FIFO between threads with a bound. A full queue refuses the newest (TryPush returns false and counts it): the caller
-// decides what a refusal means. Thread-safe.
+// FIFO between threads with a bound. A full queue refuses the newest (TryPush returns false and
+// counts it): the caller decides what a refusal means. Thread-safe.
 template <typename T>
 class BoundedQueue {
  public:

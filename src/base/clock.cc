@@ -8,7 +8,8 @@ namespace {
 class SteadyClockImpl final : public Clock {
  public:
   MonotonicTime Now() const override {
-    return std::chrono::duration_cast<MonotonicTime>(std::chrono::steady_clock::now().time_since_epoch());
+    return std::chrono::duration_cast<MonotonicTime>(
+        std::chrono::steady_clock::now().time_since_epoch());
   }
 };
 

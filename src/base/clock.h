@@ -5,8 +5,8 @@
 
 namespace kvrouter {
 
-// Time for everything outside the core. Two implementations: SteadyClock (daemon/clock in src/base/clock.cc) and a
-// settable one in tests and in the virtual-time simulator.
+// Time for everything outside the core. Two implementations: SteadyClock (daemon/clock in
+// src/base/clock.cc) and a settable one in tests and in the virtual-time simulator.
 class Clock {
  public:
   virtual ~Clock() = default;

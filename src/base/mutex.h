@@ -10,7 +10,8 @@
 
 namespace kvrouter {
 
-// std mutexes with clang's lock annotations. Not absl::Mutex: Debian's prebuilt one gives false ThreadSanitizer reports.
+// std mutexes with clang's lock annotations. Not absl::Mutex: Debian's prebuilt one gives false
+// ThreadSanitizer reports.
 
 class ABSL_LOCKABLE Mutex {
  public:

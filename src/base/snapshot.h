@@ -8,8 +8,8 @@
 
 namespace kvrouter {
 
-// A value that is read often and replaced whole. Thread-safe. Readers keep the version they loaded; the last reader of
-// a version frees it.
+// A value that is read often and replaced whole. Thread-safe. Readers keep the version they loaded;
+// the last reader of a version frees it.
 template <typename T>
 class Snapshot {
  public:

@@ -1,0 +1,83 @@
+#!/usr/bin/python3
+"""The tree keeps its layers, and the checker that says so can fail."""
+import pathlib
+import re
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import layering  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class LayeringTest(unittest.TestCase):
+    def test_tree_keeps_its_layers(self):
+        self.assertEqual([], layering.check_tree(ROOT))
+
+    def test_every_impurity_is_caught(self):
+        bad = {
+            'src/core/a.cc': ['#include <thread>', '#include <zmq.hpp>', '#include <grpcpp/grpcpp.h>', '#include <spdlog/spdlog.h>',
+                              '#include <prometheus/counter.h>', '#include <sys/socket.h>', '#include <iostream>',
+                              '#include "service/routing_service.h"', '#include "feed/feed_stats.h"', '#include "base/clock.h"',
+                              '#include "adapters/http/ops.h"', '#include "kvrouter/v1/router.pb.h"',
+                              'auto t = std::chrono::steady_clock::now();', 'auto e = std::getenv("X");',
+                              'std::random_device d;'],
+            'src/feed/a.cc': ['#include <mutex>', '#include <nats/nats.h>', '#include <boost/asio.hpp>', '#include "zmq.h"',
+                              'x = clock.now ( );'],
+            'include/kvrouter/a.h': ['#include <grpcpp/grpcpp.h>', '#include "base/mutex.h"'],
+            'src/service/a.cc': ['#include "adapters/zmq/zmq_event_source.h"', '#include "core/index/block_index.h"'],
+            'src/adapters/zmq/a.cc': ['#include "adapters/grpc/grpc_server.h"', '#include "daemon/options.h"'],
+            'src/core/route_helper.cc': ['int x;'],
+            'src/core/b.cc': ['// TODO: later'],
+            'src/elsewhere/b.cc': ['int x;'],
+        }
+        for name, lines in bad.items():
+            for line in lines:
+                with self.subTest(file=name, line=line):
+                    self.assertTrue(layering.check_file(pathlib.PurePath(name), line + '\n'))
+
+    def test_what_is_allowed_passes(self):
+        good = {
+            'src/core/a.cc': '#include <chrono>\n#include <vector>\n#include "absl/container/flat_hash_map.h"\n'
+                             '#include "base/mutex.h"\n// now() in a comment is fine\n#include <xxhash.h>\n',
+            'src/feed/a.cc': '#include "feed/feed_stats.h"\n#include "kvrouter/block_hash.h"\n',
+            'src/adapters/grpc/a.cc': '#include <grpcpp/grpcpp.h>\n#include "kvrouter/v1/router.pb.h"\n'
+                                      '#include "service/feed_monitor.h"\n',
+            'src/core/b.cc': '// TODO(issue-12): later\n',
+        }
+        for name, text in good.items():
+            with self.subTest(file=name):
+                self.assertEqual([], layering.check_file(pathlib.PurePath(name), text))
+
+
+class PackagesTest(unittest.TestCase):
+    def test_each_package_is_listed_once(self):
+        lines = (ROOT / 'deploy/packages').read_text().splitlines()
+        names = [name for name in (line.split('#')[0].strip() for line in lines) if name]
+        self.assertGreater(len(names), 10)
+        self.assertEqual(sorted(set(names)), sorted(names))
+
+    def test_packages_are_installed_by_one_script_only(self):
+        for path in [*ROOT.glob('deploy/*'), ROOT / 'tests/run', ROOT / '.ci/run']:
+            if path.is_file() and path.name not in ('setup', 'Dockerfile'):
+                self.assertIsNone(re.search(r'^[^#\n]*apt(-get)? .*install', path.read_text(errors='replace'), re.M), path)
+
+
+class DocsTest(unittest.TestCase):
+    def test_both_commands_are_in_the_first_screen_of_the_readme(self):
+        first_screen = '\n'.join((ROOT / 'README.md').read_text().splitlines()[:40])
+        self.assertIn('deploy/demo', first_screen)
+        self.assertIn('tests/run', first_screen)
+
+    def test_links_between_documents_lead_somewhere(self):
+        for document in [ROOT / 'README.md', *ROOT.glob('docs/*.md')]:
+            for target in re.findall(r'\]\(([^)#\s]+)(?:#[^)]*)?\)', document.read_text()):
+                if '://' not in target:
+                    with self.subTest(document=document.name, target=target):
+                        self.assertTrue((document.parent / target).exists())
+
+
+if __name__ == '__main__':
+    unittest.main()
