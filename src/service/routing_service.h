@@ -14,18 +14,12 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "kvrouter/router.h"
+#include "service/request_limits.h"
 
 namespace kvrouter {
 
-struct ServiceConfig {
-  // Longest prompt accepted, in tokens. With the 64 MiB message limit of the doors this is never reached by fixed32 ids.
-  uint64_t max_prompt_tokens = 16'777'216;
-  // Longest request id, bytes.
-  uint32_t max_request_id_bytes = 256;
-};
-
-// What a call on an unknown or dead id means differs by door (gRPC Free: OK with released=false; HTTP prefill: 404), so
-// the service says what happened and the door decides.
+// What a call on an unknown or dead id means differs by door (gRPC Free: OK with released=false;
+// HTTP prefill: 404), so the service says what happened and the door decides.
 enum class LifecycleResult : uint8_t {
   kDone,
   kUnknownRequest,  // never booked, already freed, or expired
@@ -41,12 +35,13 @@ struct ServiceCounters {
   uint64_t unknown_frees = 0;
 };
 
-// Lies between the core and the doors: request records by id, idempotency, time. One instance serves all doors, so a
-// request booked through one can be freed through another.
+// Lies between the core and the doors: request records by id, idempotency, time. One instance
+// serves all doors, so a request booked through one can be freed through another.
 //
-// A record owns its booking: it is created with it under the shard lock and gives it back exactly once, on Free, on
-// expiry or when the worker leaves. Records are sharded by request id, one mutex per shard, never held while a
-// completion runs.
+// A record (request_table.h) reserves its id before the core decides and then owns the booking. It
+// gives it back exactly once: on Free, on expiry, or when the worker left (the core has then
+// dropped the booking; the record is found by the next call on its id or by Tick). No lock is held
+// while the core decides or a completion runs.
 //
 // Thread safety: thread-safe.
 class RoutingService {
@@ -57,26 +52,32 @@ class RoutingService {
   RoutingService(ServiceConfig config, Router* router, const Clock* clock);
   ~RoutingService();
 
-  // Decides, and books if request.book. `done` is called exactly once: usually before Submit returns, later when the
-  // request had to wait; never under a lock. An empty request_id is replaced by a generated one (in *request_id_out if
-  // given, set before `done` runs). Additional error: kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is
-  // live; FindDecision then has the original.
+  // Decides, and books if request.book. `done` is called exactly once: usually before Submit
+  // returns, later when the request had to wait; never under a lock. An empty request_id is
+  // replaced by a generated one (in *request_id_out if given, set before `done` runs). Additional
+  // errors: those of CheckRequest; kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking
+  // of this id is live (FindDecision then has the original, and its life is prolonged: the caller
+  // is evidently there) or still being decided (no original yet); CANCELLED when Free came first.
   void Submit(RouteRequest request, Completion done, std::string* request_id_out = nullptr);
 
-  // Submit for callers that know the answer comes at once (no queue).
+  // Submit for callers that know the answer comes at once (no queue). A request that would have to
+  // wait is refused with kQueueLimit.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
 
   LifecycleResult PrefillComplete(std::string_view request_id);
   // `output_tokens` cumulative.
-  LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens, std::optional<double> decay_fraction);
+  LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens,
+                               std::optional<double> decay_fraction);
   LifecycleResult OutputBlock(std::string_view request_id, std::optional<double> decay_fraction);
   LifecycleResult KeepAlive(std::string_view request_id);
+  // Also of a request that still waits or is being decided: it then ends with CANCELLED.
   LifecycleResult Free(std::string_view request_id);
 
   // The decision of a live booking (without its candidates), for duplicates.
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
 
-  // Releases expired bookings and answers what can be answered. The daemon calls it every expiry_check_period.
+  // Releases expired bookings and answers what can be answered. The daemon calls it every
+  // expiry_check_period.
   void Tick();
 
   // After this every Submit fails with kShuttingDown (UNAVAILABLE); lifecycle calls still work.

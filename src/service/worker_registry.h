@@ -14,8 +14,8 @@
 
 namespace kvrouter {
 
-// Told when the worker set changes. Calls are serialised and arrive in order; implementations must return quickly
-// (queue the work) and must not call back into the registry.
+// Told when the worker set changes. Calls are serialised and arrive in order; implementations must
+// return quickly (queue the work) and must not call back into the registry.
 class WorkerListener {
  public:
   virtual ~WorkerListener() = default;
@@ -38,11 +38,12 @@ struct WorkerPatch {
   std::optional<std::map<uint32_t, EventEndpoints>> events;
 };
 
-// The one owner of the worker set. Everything that discovers workers (YAML, registration APIs, later Kubernetes) ends
-// here; it validates, hands out incarnations, tells the core first and the listeners after.
+// The one owner of the worker set. Everything that discovers workers (YAML, registration APIs,
+// later Kubernetes) ends here; it validates, hands out incarnations, tells the core first and the
+// listeners after.
 //
-// Thread safety: thread-safe; one mutex serialises changes, and is held while the core and the listeners are told so
-// that all see changes in one order.
+// Thread safety: thread-safe; one mutex serialises changes, and is held while the core and the
+// listeners are told so that all see changes in one order.
 class WorkerRegistry {
  public:
   explicit WorkerRegistry(Router* router);
@@ -50,9 +51,12 @@ class WorkerRegistry {
   // Not after the first Register. Listeners outlive the registry's use.
   void AddListener(WorkerListener* listener);
 
-  // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own (so repeating a
-  // registration changes nothing). Non-zero: must not be older than the live one; a newer one is a new life.
-  // Returns the record as stored. Errors: kInvalidRequest naming the field, the errors of Router::UpsertWorker.
+  // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own
+  // (so repeating a registration changes nothing). Non-zero: must not be older than the live one; a
+  // newer one is a new life. Within one life `draining` is only ever raised here (a worker that
+  // re-registers on a timer must not undo a drain); Update lowers it. Returns the record as stored.
+  // Errors: kInvalidRequest naming the field, the errors of Router::UpsertWorker; after an error
+  // the old record stays in force.
   absl::StatusOr<WorkerSpec> Register(WorkerSpec spec);
 
   // Errors: kUnknownWorker (NOT_FOUND), else as Register.
@@ -77,7 +81,15 @@ class WorkerRegistry {
   uint64_t next_incarnation_ ABSL_GUARDED_BY(mu_) = 1;
 };
 
-// OK, or kInvalidRequest naming the field, the value and the limit.
+// Limits of a record. Incarnations above the limit would leave the registry none to hand out after
+// them.
+inline constexpr size_t kMaxNameBytes = 256;      // model_name, routing_group
+inline constexpr size_t kMaxAddressBytes = 1024;  // address and every event endpoint
+inline constexpr uint32_t kMaxBlockSizeTokens = 65536;
+inline constexpr uint64_t kMaxIncarnation = uint64_t{1} << 62;
+
+// OK, or kInvalidRequest naming the field, the value and the limit. An incarnation of 0 is valid:
+// still to be assigned.
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec);
 
 }  // namespace kvrouter

@@ -1,0 +1,100 @@
+#ifndef KVROUTER_SERVICE_REQUEST_TABLE_H_
+#define KVROUTER_SERVICE_REQUEST_TABLE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "base/mutex.h"
+#include "kvrouter/decision.h"
+
+namespace kvrouter {
+
+// Request records by id. A record goes through
+//
+//   Reserve ──> deciding ──> (waiting for a ticket) ──> booked ──> gone
+//                  │                 │                    └ Release, EraseBooking or Sweep: whoever
+//                  takes it out of └── Withdraw ─────┴──> gone              the table gives the
+//                  booking back, so it happens once
+//
+// Until it is booked only the call that reserved it may take it out; a Release meanwhile leaves a
+// mark and Confirm reports it. So two calls with one id can neither both book nor leave a booking
+// without an owner.
+//
+// Thread safety: thread-safe. Sharded by id, one mutex per shard, held for map operations only.
+// Bound: one record per booking or call in progress; the core bounds bookings
+// (SchedulerConfig::max_bookings).
+class RequestTable {
+ public:
+  enum class ReserveResult : uint8_t { kReserved, kDeciding, kBooked };
+  struct Reserved {
+    ReserveResult result = ReserveResult::kReserved;
+    BookingId booking = kNoBooking;  // with kBooked: whose
+  };
+  Reserved Reserve(std::string_view request_id);
+
+  // For the call that reserved. False: released meanwhile; the record is gone and the caller gives
+  // the booking back.
+  [[nodiscard]] bool Confirm(std::string_view request_id, RouteDecision decision);
+  // For the call that reserved: the decision comes later, under this ticket. False: released
+  // meanwhile; the record stays reserved.
+  [[nodiscard]] bool SetTicket(std::string_view request_id, TicketId ticket);
+  // For the call that reserved: no booking came of it.
+  void Withdraw(std::string_view request_id);
+
+  struct Released {
+    bool found = false;
+    BookingId booking = kNoBooking;  // was booked; the caller gives it back
+    TicketId ticket = kNoTicket;     // waits; the caller may cancel it
+  };
+  // Takes a booked record out; marks one that is not booked yet.
+  Released Release(std::string_view request_id);
+
+  // kNoBooking without a booked record.
+  BookingId FindBooking(std::string_view request_id) const;
+  std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
+
+  // Takes the record out if it is still about this booking.
+  bool EraseBooking(std::string_view request_id, BookingId booking);
+
+  // Takes out all booked records whose booking `is_live` denies; how many. `is_live` runs outside
+  // the locks, once per booked record.
+  uint64_t Sweep(const std::function<bool(BookingId)>& is_live);
+
+  uint64_t BookedCount() const { return booked_count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Record {
+    BookingId booking = kNoBooking;  // kNoBooking: not decided yet
+    TicketId ticket = kNoTicket;
+    bool released = false;  // before it was booked
+    RouteDecision decision;
+  };
+  // Abseil's own string hash takes only absl::string_view, another type than std::string_view here.
+  struct IdHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view id) const { return absl::Hash<std::string_view>{}(id); }
+  };
+  struct alignas(64) Shard {
+    mutable Mutex mu;
+    absl::flat_hash_map<std::string, std::unique_ptr<Record>, IdHash, std::equal_to<>> records
+        ABSL_GUARDED_BY(mu);
+  };
+  static constexpr size_t kShardBits = 6;
+
+  Shard& ShardOf(std::string_view request_id) const;
+
+  mutable std::array<Shard, size_t{1} << kShardBits> shards_;
+  std::atomic<uint64_t> booked_count_{0};
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_SERVICE_REQUEST_TABLE_H_

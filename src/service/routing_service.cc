@@ -1,0 +1,293 @@
+#include "service/routing_service.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "kvrouter/error.h"
+#include "service/request_table.h"
+#include "service/waiting_requests.h"
+
+namespace kvrouter {
+namespace {
+
+// Unique within and, by the random prefix, across lives of the daemon, so that a late Free of an
+// earlier life cannot hit a request of this one.
+class IdSource {
+ public:
+  IdSource() {
+    std::random_device random;
+    prefix_ = (uint64_t{random()} << 32) | random();
+  }
+  std::string Next() {
+    return fmt::format("kvr-{:016x}-{:x}", prefix_, next_.fetch_add(1, std::memory_order_relaxed));
+  }
+
+ private:
+  uint64_t prefix_;
+  std::atomic<uint64_t> next_{1};
+};
+
+void Add(std::atomic<uint64_t>* counter, uint64_t n) {
+  counter->fetch_add(n, std::memory_order_relaxed);
+}
+
+absl::Status Duplicate(std::string_view request_id, std::string_view state) {
+  return MakeError(absl::StatusCode::kAlreadyExists, ErrorReason::kDuplicateRequest,
+                   fmt::format("request_id \"{}\" {}", request_id, state));
+}
+
+absl::Status FreedFirst(std::string_view request_id) {
+  return MakeError(absl::StatusCode::kCancelled, ErrorReason::kUnknownRequest,
+                   fmt::format("request_id \"{}\" was freed before it was decided", request_id));
+}
+
+// The decision as kept for duplicates: candidates are the bulk of it.
+RouteDecision WithoutCandidates(RouteDecision* decision) {
+  std::vector<CandidateCost> candidates = std::move(decision->candidates);
+  decision->candidates.clear();
+  RouteDecision copy = *decision;
+  decision->candidates = std::move(candidates);
+  return copy;
+}
+
+}  // namespace
+
+struct RoutingService::Impl {
+  const ServiceConfig config;
+  Router* const router;
+  const Clock* const clock;
+
+  IdSource ids;
+  RequestTable table;
+  WaitingRequests waiting;
+  std::atomic<bool> stopped{false};
+
+  std::atomic<uint64_t> started{0}, finished{0}, advice{0}, expired{0}, duplicates{0},
+      unknown_frees{0};
+
+  Impl(ServiceConfig c, Router* r, const Clock* k) : config(c), router(r), clock(k) {}
+
+  // OK: the id is reserved for the caller.
+  absl::Status Reserve(const std::string& request_id);
+  // The end of every Submit. Consumes the reservation of a booking request.
+  absl::StatusOr<RouteDecision> Settle(const std::string& request_id, bool book,
+                                       absl::StatusOr<RouteDecision> decision);
+  void Park(std::string request_id, bool book, TicketId ticket, Completion done);
+  void Pump();
+  // `call` on the live booking; if the core denies it, the record goes.
+  template <typename Call>
+  LifecycleResult OnBooking(std::string_view request_id, Call call);
+  void Discard(std::string_view request_id, BookingId booking) {
+    if (table.EraseBooking(request_id, booking)) Add(&finished, 1);
+  }
+};
+
+absl::Status RoutingService::Impl::Reserve(const std::string& request_id) {
+  while (true) {
+    const RequestTable::Reserved reserved = table.Reserve(request_id);
+    switch (reserved.result) {
+      case RequestTable::ReserveResult::kReserved:
+        return absl::OkStatus();
+      case RequestTable::ReserveResult::kDeciding:
+        Add(&duplicates, 1);
+        return Duplicate(request_id, "is being decided by an earlier call");
+      case RequestTable::ReserveResult::kBooked:
+        break;
+    }
+    if (router->KeepAlive(reserved.booking, clock->Now())) {
+      Add(&duplicates, 1);
+      return Duplicate(request_id, "has a live booking");
+    }
+    // Its worker left: the retry of a request must not be refused for the sake of a booking that no
+    // longer exists.
+    Discard(request_id, reserved.booking);
+  }
+}
+
+absl::StatusOr<RouteDecision> RoutingService::Impl::Settle(const std::string& request_id, bool book,
+                                                           absl::StatusOr<RouteDecision> decision) {
+  if (!book) {
+    if (decision.ok()) Add(&advice, 1);
+    return decision;
+  }
+  if (!decision.ok()) {
+    table.Withdraw(request_id);
+    return decision;
+  }
+  const BookingId booking = decision->booking;
+  Add(&started, 1);
+  if (!table.Confirm(request_id, WithoutCandidates(&*decision))) {
+    router->Finish(booking, clock->Now());
+    Add(&finished, 1);
+    return FreedFirst(request_id);
+  }
+  return decision;
+}
+
+void RoutingService::Impl::Park(std::string request_id, bool book, TicketId ticket,
+                                Completion done) {
+  const bool wanted = !book || table.SetTicket(request_id, ticket);
+  waiting.Park(ticket, [this, request_id, book,
+                        done = std::move(done)](absl::StatusOr<RouteDecision> decision) {
+    done(Settle(request_id, book, std::move(decision)));
+  });
+  if (wanted || !router->Cancel(ticket)) return;
+  // Freed between the reservation and now, so the Free did not know the ticket.
+  if (auto continuation = waiting.Take(ticket)) (*continuation)(FreedFirst(request_id));
+}
+
+void RoutingService::Impl::Pump() {
+  for (Router::Resolved& resolved : router->Pump(clock->Now())) {
+    waiting.Resolve(resolved.ticket, std::move(resolved.decision));
+  }
+}
+
+template <typename Call>
+LifecycleResult RoutingService::Impl::OnBooking(std::string_view request_id, Call call) {
+  const BookingId booking = table.FindBooking(request_id);
+  if (booking == kNoBooking) return LifecycleResult::kUnknownRequest;
+  if (call(booking)) return LifecycleResult::kDone;
+  Discard(request_id, booking);
+  return LifecycleResult::kUnknownRequest;
+}
+
+RoutingService::RoutingService(ServiceConfig config, Router* router, const Clock* clock)
+    : impl_(std::make_unique<Impl>(config, router, clock)) {}
+
+RoutingService::~RoutingService() {
+  for (WaitingRequests::Continuation& continuation : impl_->waiting.TakeAll()) {
+    continuation(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                           "the router is shutting down"));
+  }
+}
+
+void RoutingService::Submit(RouteRequest request, Completion done, std::string* request_id_out) {
+  if (request.request_id.empty()) request.request_id = impl_->ids.Next();
+  if (request_id_out != nullptr) *request_id_out = request.request_id;
+  if (impl_->stopped.load(std::memory_order_acquire)) {
+    return done(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                          "the router is shutting down"));
+  }
+  absl::Status admitted = CheckRequest(impl_->config, request);
+  if (admitted.ok() && request.book) admitted = impl_->Reserve(request.request_id);
+  if (!admitted.ok()) return done(std::move(admitted));
+
+  auto submission = impl_->router->Submit(request, impl_->clock->Now());
+  if (!submission.ok()) {
+    return done(impl_->Settle(request.request_id, request.book, submission.status()));
+  }
+  if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
+    return impl_->Park(std::move(request.request_id), request.book, *ticket, std::move(done));
+  }
+  done(impl_->Settle(request.request_id, request.book,
+                     std::get<RouteDecision>(*std::move(submission))));
+}
+
+absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
+                                                    std::string* request_id_out) {
+  // Shared: if the request waits after all, its completion runs long after this call has left.
+  struct Answer {
+    Mutex mu;
+    bool abandoned ABSL_GUARDED_BY(mu) = false;
+    std::optional<absl::StatusOr<RouteDecision>> decision ABSL_GUARDED_BY(mu);
+  };
+  const auto answer = std::make_shared<Answer>();
+  const bool book = request.book;
+  std::string request_id;
+  Submit(
+      std::move(request),
+      [answer](absl::StatusOr<RouteDecision> decision) {
+        MutexLock lock(answer->mu);
+        if (!answer->abandoned) answer->decision = std::move(decision);
+      },
+      &request_id);
+  if (request_id_out != nullptr) *request_id_out = request_id;
+  {
+    MutexLock lock(answer->mu);
+    if (answer->decision) return *std::move(answer->decision);
+    answer->abandoned = true;
+  }
+  if (book) Free(request_id);
+  return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kQueueLimit,
+                   "the request would have to wait, which this door does not support");
+}
+
+LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
+  const LifecycleResult result = impl_->OnBooking(request_id, [this](BookingId booking) {
+    return impl_->router->PrefillComplete(booking, impl_->clock->Now());
+  });
+  if (impl_->waiting.Size() > 0) impl_->Pump();
+  return result;
+}
+
+LifecycleResult RoutingService::OutputTokens(std::string_view request_id, uint64_t output_tokens,
+                                             std::optional<double> decay_fraction) {
+  return impl_->OnBooking(request_id, [&](BookingId booking) {
+    return impl_->router->OutputTokens(booking, output_tokens, decay_fraction, impl_->clock->Now());
+  });
+}
+
+LifecycleResult RoutingService::OutputBlock(std::string_view request_id,
+                                            std::optional<double> decay_fraction) {
+  return impl_->OnBooking(request_id, [&](BookingId booking) {
+    return impl_->router->OutputBlock(booking, decay_fraction, impl_->clock->Now());
+  });
+}
+
+LifecycleResult RoutingService::KeepAlive(std::string_view request_id) {
+  return impl_->OnBooking(request_id, [this](BookingId booking) {
+    return impl_->router->KeepAlive(booking, impl_->clock->Now());
+  });
+}
+
+LifecycleResult RoutingService::Free(std::string_view request_id) {
+  const RequestTable::Released released = impl_->table.Release(request_id);
+  bool done = released.found;
+  if (released.booking != kNoBooking) {
+    // False: expired or lost with its worker, and nobody noticed until now.
+    done = impl_->router->Finish(released.booking, impl_->clock->Now());
+    Add(&impl_->finished, 1);
+  } else if (released.ticket != kNoTicket && impl_->router->Cancel(released.ticket)) {
+    if (auto continuation = impl_->waiting.Take(released.ticket)) {
+      (*continuation)(FreedFirst(request_id));
+    }
+  }
+  if (!done) Add(&impl_->unknown_frees, 1);
+  if (impl_->waiting.Size() > 0) impl_->Pump();
+  return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
+}
+
+std::optional<RouteDecision> RoutingService::FindDecision(std::string_view request_id) const {
+  return impl_->table.FindDecision(request_id);
+}
+
+void RoutingService::Tick() {
+  Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
+  // Finds the records of what has just expired and of what left with its worker. One look-up per
+  // live booking.
+  const uint64_t gone =
+      impl_->table.Sweep([this](BookingId booking) { return impl_->router->IsLive(booking); });
+  Add(&impl_->finished, gone);
+  impl_->Pump();
+}
+
+void RoutingService::StopIntake() { impl_->stopped.store(true, std::memory_order_release); }
+
+uint64_t RoutingService::LiveRequests() const { return impl_->table.BookedCount(); }
+
+ServiceCounters RoutingService::Counters() const {
+  const auto load = [](const std::atomic<uint64_t>& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  return {.requests_started = load(impl_->started),
+          .requests_finished = load(impl_->finished),
+          .advice = load(impl_->advice),
+          .bookings_expired = load(impl_->expired),
+          .duplicate_requests = load(impl_->duplicates),
+          .unknown_frees = load(impl_->unknown_frees)};
+}
+
+}  // namespace kvrouter

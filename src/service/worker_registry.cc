@@ -1,0 +1,179 @@
+#include "service/worker_registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+absl::Status Invalid(std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
+}
+
+absl::Status UnknownWorker(WorkerId id) {
+  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownWorker,
+                   fmt::format("no worker with worker_id {}", fmt::underlying(id)));
+}
+
+absl::Status CheckText(std::string_view field, std::string_view value, size_t limit_bytes) {
+  if (value.empty()) return Invalid(fmt::format("{} must not be empty", field));
+  if (value.size() > limit_bytes) {
+    return Invalid(fmt::format("{} is {} bytes long, limit {}", field, value.size(), limit_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEndpoint(std::string_view field, uint32_t dp_rank, std::string_view endpoint) {
+  const std::string name = fmt::format("events[{}].{}", dp_rank, field);
+  KVR_RETURN_IF_ERROR(CheckText(name, endpoint, kMaxAddressBytes));
+  if (endpoint.find("://") == std::string_view::npos) {
+    return Invalid(fmt::format("{} must look like tcp://HOST:PORT, got \"{}\"", name, endpoint));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEvents(const WorkerSpec& spec) {
+  for (const auto& [dp_rank, endpoints] : spec.events) {
+    if (dp_rank < spec.dp_start_rank || dp_rank - spec.dp_start_rank >= spec.dp_size) {
+      return Invalid(fmt::format("events names dp_rank {}, outside the worker's ranks {}..{}",
+                                 dp_rank, spec.dp_start_rank,
+                                 uint64_t{spec.dp_start_rank} + spec.dp_size - 1));
+    }
+    if (!endpoints.live.empty())
+      KVR_RETURN_IF_ERROR(CheckEndpoint("live", dp_rank, endpoints.live));
+    if (!endpoints.replay.empty()) {
+      if (endpoints.live.empty()) {
+        return Invalid(fmt::format("events[{}].replay is set, but live is empty", dp_rank));
+      }
+      KVR_RETURN_IF_ERROR(CheckEndpoint("replay", dp_rank, endpoints.replay));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+void Assign(const std::optional<T>& from, T* to) {
+  if (from) *to = *from;
+}
+
+}  // namespace
+
+absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
+  KVR_RETURN_IF_ERROR(CheckText("model_name", spec.model_name, kMaxNameBytes));
+  KVR_RETURN_IF_ERROR(CheckText("routing_group", spec.routing_group, kMaxNameBytes));
+  KVR_RETURN_IF_ERROR(CheckText("address", spec.address, kMaxAddressBytes));
+  if (spec.block_size_tokens == 0 || spec.block_size_tokens > kMaxBlockSizeTokens) {
+    return Invalid(fmt::format("block_size_tokens must be 1..{}, got {}", kMaxBlockSizeTokens,
+                               spec.block_size_tokens));
+  }
+  if (spec.dp_size == 0 || spec.dp_size > kMaxDpSize) {
+    return Invalid(fmt::format("dp_size must be 1..{}, got {}", kMaxDpSize, spec.dp_size));
+  }
+  if (spec.dp_start_rank > UINT32_MAX - spec.dp_size) {
+    return Invalid(fmt::format("dp_start_rank must be at most {} with dp_size {}, got {}",
+                               UINT32_MAX - spec.dp_size, spec.dp_size, spec.dp_start_rank));
+  }
+  if (spec.incarnation > Incarnation{kMaxIncarnation}) {
+    return Invalid(fmt::format("incarnation must be at most {}, got {}", kMaxIncarnation,
+                               fmt::underlying(spec.incarnation)));
+  }
+  return CheckEvents(spec);
+}
+
+WorkerRegistry::WorkerRegistry(Router* router) : router_(router) {}
+
+void WorkerRegistry::AddListener(WorkerListener* listener) {
+  MutexLock lock(mu_);
+  listeners_.push_back(listener);
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::Register(WorkerSpec spec) {
+  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
+  MutexLock lock(mu_);
+  const auto known = workers_.find(spec.id);
+  if (known != workers_.end()) {
+    const Incarnation live = known->second.incarnation;
+    if (spec.incarnation == Incarnation{}) spec.incarnation = live;
+    if (spec.incarnation < live) {
+      return MakeError(absl::StatusCode::kFailedPrecondition, ErrorReason::kIncarnationConflict,
+                       fmt::format("worker_id {} is live with incarnation {}, got the older {}",
+                                   fmt::underlying(spec.id), fmt::underlying(live),
+                                   fmt::underlying(spec.incarnation)));
+    }
+    if (spec.incarnation == live && known->second.draining) spec.draining = true;
+  } else if (spec.incarnation == Incarnation{}) {
+    spec.incarnation = Incarnation{next_incarnation_};
+  }
+  return StoreLocked(std::move(spec));
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::Update(WorkerId id, const WorkerPatch& patch) {
+  MutexLock lock(mu_);
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return UnknownWorker(id);
+  WorkerSpec spec = known->second;
+  Assign(patch.address, &spec.address);
+  Assign(patch.block_size_tokens, &spec.block_size_tokens);
+  Assign(patch.dp_start_rank, &spec.dp_start_rank);
+  Assign(patch.dp_size, &spec.dp_size);
+  Assign(patch.role, &spec.role);
+  Assign(patch.draining, &spec.draining);
+  Assign(patch.total_kv_blocks, &spec.total_kv_blocks);
+  Assign(patch.max_num_batched_tokens, &spec.max_num_batched_tokens);
+  Assign(patch.events, &spec.events);
+  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
+  return StoreLocked(std::move(spec));
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::Drain(WorkerId id) {
+  WorkerPatch patch;
+  patch.draining = true;
+  return Update(id, patch);
+}
+
+absl::Status WorkerRegistry::Remove(WorkerId id) {
+  MutexLock lock(mu_);
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return UnknownWorker(id);
+  const Incarnation incarnation = known->second.incarnation;
+  workers_.erase(known);
+  router_->RemoveWorker(id);
+  for (WorkerListener* listener : listeners_) listener->OnWorkerRemoved(id, incarnation);
+  return absl::OkStatus();
+}
+
+std::optional<WorkerSpec> WorkerRegistry::Find(WorkerId id) const {
+  MutexLock lock(mu_);
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return std::nullopt;
+  return known->second;
+}
+
+std::vector<WorkerSpec> WorkerRegistry::List() const {
+  MutexLock lock(mu_);
+  std::vector<WorkerSpec> specs;
+  specs.reserve(workers_.size());
+  for (const auto& [id, spec] : workers_) specs.push_back(spec);
+  return specs;
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::StoreLocked(WorkerSpec spec) {
+  const auto known = workers_.find(spec.id);
+  if (known != workers_.end() && known->second == spec) return spec;
+  KVR_RETURN_IF_ERROR(router_->UpsertWorker(spec));
+  // Past everything ever seen, so that a worker which was removed and comes back is told apart from
+  // its old life.
+  next_incarnation_ = std::max(next_incarnation_, static_cast<uint64_t>(spec.incarnation) + 1);
+  workers_.insert_or_assign(spec.id, spec);
+  for (WorkerListener* listener : listeners_) listener->OnWorkerChanged(spec);
+  return spec;
+}
+
+}  // namespace kvrouter
