@@ -15,13 +15,14 @@
 
 namespace kvrouter {
 
-// A small HTTP/1.1 server (Boost.Beast behind one translation unit) for the status and selection doors and for the
-// simulated engines. Handlers convert, call, answer; they run on the server's threads.
+// A small HTTP/1.1 server (Boost.Beast behind one translation unit) for the status and selection
+// doors and for the simulated engines. Handlers convert, call, answer; they run on the server's
+// threads.
 
 struct HttpRequest {
-  std::string method;  // upper case
-  std::string path;    // without query
-  std::string query;   // after '?', raw
+  std::string method;                                        // upper case
+  std::string path;                                          // without query
+  std::string query;                                         // after '?', raw
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
 
@@ -36,14 +37,18 @@ struct HttpResponse {
   std::string body;
 };
 
-// Answers one request; callable from any thread. Complete() may be called once, now or later; Write() streams a chunked
-// body instead: Begin, Write*, End. Dropping it unanswered answers 500. After the client left, all calls do nothing and
-// Cancelled() is true.
+// Answers one request; callable from any thread, also after the server is gone. Complete() may be
+// called once, now or later; Write() streams a chunked body instead: Begin, Write*, End. Calls out
+// of this order are ignored. Dropping it unanswered answers 500; dropping an unfinished stream
+// closes the connection, so that the client sees it is cut. After the client left, all calls do
+// nothing and Cancelled() is true. A client that closes its sending side while it waits counts as
+// gone.
 class HttpResponder {
  public:
   virtual ~HttpResponder() = default;
   virtual void Complete(HttpResponse response) = 0;
-  virtual void Begin(HttpResponse head) = 0;  // body of `head` is sent as the first chunk if not empty
+  virtual void Begin(
+      HttpResponse head) = 0;  // body of `head` is sent as the first chunk if not empty
   virtual void Write(std::string chunk) = 0;
   virtual void End() = 0;
   virtual bool Cancelled() const = 0;
@@ -54,19 +59,28 @@ struct HttpServerConfig {
   uint32_t threads = 1;
   uint64_t max_body_bytes = 64ull << 20;
   uint32_t max_header_bytes = 16384;
-  uint32_t max_connections = 1024;                  // further ones are closed at once, counted
-  std::chrono::milliseconds read_timeout{10000};    // for a whole request, once its first byte came
-  std::chrono::milliseconds idle_timeout{60000};    // between requests of a kept connection
-  std::chrono::milliseconds write_timeout{10000};   // for a client that does not read
+  uint32_t max_connections = 1024;                // further ones are closed at once, counted
+  std::chrono::milliseconds read_timeout{10000};  // for a whole request, once its first byte came
+  std::chrono::milliseconds idle_timeout{60000};  // between requests of a kept connection
+  std::chrono::milliseconds write_timeout{
+      10000};  // without progress, for a client that does not read
+  uint64_t max_unsent_bytes = 16ull
+                              << 20;  // of a stream; the connection is closed beyond it, counted
 };
 
 struct HttpServerCounters {
   uint64_t requests = 0;
   uint64_t connections_refused = 0;
-  uint64_t timeouts = 0;
-  uint64_t bad_requests = 0;
+  uint64_t timeouts = 0;            // read and write; an idle connection that ends is none
+  uint64_t bad_requests = 0;        // malformed, or over a limit
+  uint64_t streams_overflowed = 0;  // closed at max_unsent_bytes
 };
 
+// One request of a connection is answered at a time, so pipelined answers keep their order.
+//
+// Thread safety: Route* and Start from one thread; Stop and the readers from any, but not from a
+// handler. Handlers run on `threads` server threads and must not block; what takes time keeps the
+// responder and answers later.
 class HttpServer {
  public:
   using Handler = std::function<void(const HttpRequest&, std::shared_ptr<HttpResponder>)>;
@@ -75,16 +89,17 @@ class HttpServer {
   explicit HttpServer(HttpServerConfig config);
   ~HttpServer();
 
-  // Before Start. Exact path match; `method` GET also serves HEAD. Unknown path: 404 {"error":"route not found"};
-  // known path, other method: 405 {"error":"method not allowed"}.
+  // Before Start. Exact path match; `method` GET also serves HEAD. Unknown path: 404
+  // {"error":"route not found"}; known path, other method: 405 {"error":"method not allowed"}.
   void Route(std::string method, std::string path, SimpleHandler handler);
   void RouteAsync(std::string method, std::string path, Handler handler);
 
-  // Binds exclusively (no SO_REUSEPORT). A taken port is an error that names the address.
+  // Binds exclusively (no SO_REUSEPORT). A taken port is an error that names the address. Once.
   absl::Status Start();
   // Bound address, HOST:PORT.
   std::string Address() const;
-  // Stops accepting, lets running answers finish up to `grace`, joins the threads.
+  // Stops accepting, closes idle connections, lets running answers finish up to `grace`, closes the
+  // rest, joins the threads. Again: nothing.
   void Stop(std::chrono::milliseconds grace);
 
   HttpServerCounters Counters() const;

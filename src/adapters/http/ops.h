@@ -1,6 +1,7 @@
 #ifndef KVROUTER_ADAPTERS_HTTP_OPS_H_
 #define KVROUTER_ADAPTERS_HTTP_OPS_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -14,8 +15,10 @@ struct Readiness {
   std::string reason;  // why not ready; empty when ready
 };
 
-// Adds GET /live (200 while the process runs), /ready and /health (200 or 503 with the reason), /metrics (Prometheus text).
-void AddOpsRoutes(HttpServer* server, std::function<Readiness()> readiness, std::function<std::string()> metrics_text);
+// Adds GET /live (200 while the process runs), /ready and /health (200 or 503 with the reason),
+// /metrics (Prometheus text).
+void AddOpsRoutes(HttpServer* server, std::function<Readiness()> readiness,
+                  std::function<std::string()> metrics_text);
 
 }  // namespace kvrouter
 
