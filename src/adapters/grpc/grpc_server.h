@@ -17,17 +17,19 @@ namespace kvrouter {
 struct GrpcServerConfig {
   std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 = any
   uint64_t max_message_bytes = 64ull << 20;
-  // 0 = off. Connections are closed gracefully at this age (gRPC adds 10 % jitter) so that an L4 balancer rebalances.
+  // 0 = off. Connections are closed gracefully at this age (gRPC adds 10 % jitter) so that an L4
+  // balancer rebalances.
   std::chrono::milliseconds max_connection_age{0};
   std::chrono::milliseconds max_connection_age_grace{10000};
-  std::chrono::milliseconds keepalive_time{60000};     // server pings an idle client; 0 = off
+  std::chrono::milliseconds keepalive_time{60000};  // server pings an idle client; 0 = off
   std::chrono::milliseconds keepalive_timeout{20000};
-  std::chrono::milliseconds min_client_ping_interval{10000};  // clients that ping more often are told to calm down
+  std::chrono::milliseconds min_client_ping_interval{
+      10000};  // clients that ping more often are told to calm down
 };
 
-// The gRPC doors: kvrouter.v1.Router and kvrouter.v1.Workers, standard health ("" = process, "kvrouter.v1.Router" =
-// readiness) and reflection. Converts and calls; every error carries kvrouter.v1.ErrorDetail in `kvrouter-error-bin`.
-// grpcpp appears only behind this header.
+// The gRPC doors: kvrouter.v1.Router and kvrouter.v1.Workers, standard health ("" = process,
+// "kvrouter.v1.Router" = readiness) and reflection. Converts and calls; every error carries
+// kvrouter.v1.ErrorDetail in `kvrouter-error-bin`. grpcpp appears only behind this header.
 class GrpcServer {
  public:
   struct Doors {

@@ -1,0 +1,171 @@
+#include "adapters/grpc/router_service.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/status_convert.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+// One Route call. Answered inside Start when the core decides at once, else later on the thread
+// that resolves it.
+//
+// A booking that cannot be delivered is given back: a call found cancelled when its decision is
+// there releases it, and a call cancelled while it waits leaves the queue. A reply that is lost
+// after that keeps its booking; the caller's retry under the same id learns of it (ALREADY_EXISTS),
+// or it expires.
+class RouteCall final : public grpc::ServerUnaryReactor {
+ public:
+  RouteCall(RoutingService* routing, grpc::CallbackServerContext* context,
+            v1::RouteResponse* response)
+      : routing_(routing), context_(context), response_(response) {}
+
+  void Start(const v1::RouteRequest& request) {
+    absl::StatusOr<RouteInput> input = FromProto(request);
+    if (!input.ok()) {
+      Finish(ToGrpcStatus(input.status(), context_));
+    } else {
+      routing_->Submit(
+          std::move(input->request),
+          [this](absl::StatusOr<RouteDecision> decision) { Resolve(std::move(decision)); },
+          &request_id_);
+      State deciding = State::kDeciding;
+      if (state_.compare_exchange_strong(deciding, State::kWaiting) && context_->IsCancelled()) {
+        routing_->Free(request_id_);
+      }
+    }
+    Unref();
+  }
+
+  // Not acted on while deciding: Start looks again.
+  void OnCancel() override {
+    if (state_.load() == State::kWaiting) routing_->Free(request_id_);
+  }
+  void OnDone() override { Unref(); }
+
+ private:
+  enum class State : uint8_t { kDeciding, kWaiting, kAnswered };
+
+  void Resolve(absl::StatusOr<RouteDecision> decision) {
+    state_.store(State::kAnswered);
+    if (!decision.ok()) {
+      FinishWithError(decision.status());
+    } else if (decision->booked && context_->IsCancelled()) {
+      routing_->Free(request_id_);
+      Finish(grpc::Status::CANCELLED);
+    } else {
+      ToProto(request_id_, *decision, response_);
+      Finish(grpc::Status::OK);
+    }
+  }
+
+  void FinishWithError(const absl::Status& status) {
+    v1::RouteResponse original;
+    bool has_original = false;
+    if (ErrorReasonOf(status) == ErrorReason::kDuplicateRequest) {
+      if (const auto decision = routing_->FindDecision(request_id_)) {
+        ToProto(request_id_, *decision, &original);
+        has_original = true;
+      }
+    }
+    Finish(ToGrpcStatus(status, context_, has_original ? &original : nullptr));
+  }
+
+  // Start and gRPC each hold the call: after Finish, OnDone may run before Start has returned.
+  void Unref() {
+    if (holders_.fetch_sub(1) == 1) delete this;
+  }
+
+  RoutingService* const routing_;
+  grpc::CallbackServerContext* const context_;
+  v1::RouteResponse* const response_;
+  std::string request_id_;  // set before Resolve runs and before kWaiting
+  std::atomic<State> state_{State::kDeciding};
+  std::atomic<int> holders_{2};
+};
+
+absl::Status FoundOrError(LifecycleResult result, const std::string& request_id) {
+  if (result == LifecycleResult::kDone) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
+                   fmt::format("no live booking under request_id \"{}\"",
+                               std::string_view(request_id).substr(0, 256)));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* context,
+                                                   const v1::RouteRequest* request,
+                                                   v1::RouteResponse* response) {
+  auto* call = new RouteCall(routing_, context, response);  // deletes itself
+  call->Start(*request);
+  return call;
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::PrefillComplete(
+    grpc::CallbackServerContext* context, const v1::PrefillCompleteRequest* request,
+    v1::PrefillCompleteResponse* /*response*/) {
+  absl::Status status = CheckRequestId(request->request_id());
+  if (status.ok()) {
+    status = FoundOrError(routing_->PrefillComplete(request->request_id()), request->request_id());
+  }
+  return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::OutputBlock(grpc::CallbackServerContext* context,
+                                                         const v1::OutputBlockRequest* request,
+                                                         v1::OutputBlockResponse* /*response*/) {
+  absl::Status status = CheckOutputBlock(*request);
+  if (status.ok()) {
+    std::optional<double> decay_fraction;
+    if (request->has_decay_fraction()) decay_fraction = request->decay_fraction();
+    const std::string& id = request->request_id();
+    status = FoundOrError(request->has_output_tokens()
+                              ? routing_->OutputTokens(id, request->output_tokens(), decay_fraction)
+                              : routing_->OutputBlock(id, decay_fraction),
+                          id);
+  }
+  return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::KeepAlive(grpc::CallbackServerContext* context,
+                                                       const v1::KeepAliveRequest* request,
+                                                       v1::KeepAliveResponse* /*response*/) {
+  absl::Status status = CheckRequestId(request->request_id());
+  if (status.ok()) {
+    status = FoundOrError(routing_->KeepAlive(request->request_id()), request->request_id());
+  }
+  return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::Free(grpc::CallbackServerContext* context,
+                                                  const v1::FreeRequest* request,
+                                                  v1::FreeResponse* response) {
+  const absl::Status status = CheckRequestId(request->request_id());
+  if (status.ok()) {
+    response->set_released(routing_->Free(request->request_id()) == LifecycleResult::kDone);
+  }
+  return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::Loads(grpc::CallbackServerContext* context,
+                                                   const v1::LoadsRequest* request,
+                                                   v1::LoadsResponse* response) {
+  const auto wanted = [](const std::string& filter, const std::string& name) {
+    return filter.empty() || filter == name;
+  };
+  for (const PartitionSnapshot& partition : router_->Snapshot()) {
+    if (wanted(request->model_name(), partition.model_name) &&
+        wanted(request->routing_group(), partition.routing_group)) {
+      ToProto(partition, response->add_partitions());
+    }
+  }
+  return FinishNow(context, absl::OkStatus());
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,43 @@
+#ifndef KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_
+#define KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_
+
+#include "kvrouter/router.h"
+#include "kvrouter/v1/router.grpc.pb.h"
+#include "service/routing_service.h"
+
+namespace kvrouter {
+
+// The door kvrouter.v1.Router: converts, calls the service, finishes; never waits. Thread-safe.
+class RouterGrpcService final : public v1::Router::CallbackService {
+ public:
+  // Both outlive the door.
+  RouterGrpcService(RoutingService* routing, const Router* router)
+      : routing_(routing), router_(router) {}
+
+  grpc::ServerUnaryReactor* Route(grpc::CallbackServerContext* context,
+                                  const v1::RouteRequest* request,
+                                  v1::RouteResponse* response) override;
+  grpc::ServerUnaryReactor* PrefillComplete(grpc::CallbackServerContext* context,
+                                            const v1::PrefillCompleteRequest* request,
+                                            v1::PrefillCompleteResponse* response) override;
+  grpc::ServerUnaryReactor* OutputBlock(grpc::CallbackServerContext* context,
+                                        const v1::OutputBlockRequest* request,
+                                        v1::OutputBlockResponse* response) override;
+  grpc::ServerUnaryReactor* KeepAlive(grpc::CallbackServerContext* context,
+                                      const v1::KeepAliveRequest* request,
+                                      v1::KeepAliveResponse* response) override;
+  grpc::ServerUnaryReactor* Free(grpc::CallbackServerContext* context,
+                                 const v1::FreeRequest* request,
+                                 v1::FreeResponse* response) override;
+  grpc::ServerUnaryReactor* Loads(grpc::CallbackServerContext* context,
+                                  const v1::LoadsRequest* request,
+                                  v1::LoadsResponse* response) override;
+
+ private:
+  RoutingService* const routing_;
+  const Router* const router_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_

@@ -1,0 +1,77 @@
+#include "adapters/grpc/workers_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/status_convert.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+grpc::ServerUnaryReactor* FinishWithWorker(grpc::CallbackServerContext* context,
+                                           const absl::StatusOr<WorkerSpec>& stored,
+                                           v1::Worker* response) {
+  if (stored.ok()) ToProto(*stored, response);
+  return FinishNow(context, stored.status());
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* WorkersGrpcService::Register(grpc::CallbackServerContext* context,
+                                                       const v1::RegisterRequest* request,
+                                                       v1::Worker* response) {
+  if (!request->has_worker()) {
+    return FinishNow(context, MakeError(absl::StatusCode::kInvalidArgument,
+                                        ErrorReason::kInvalidRequest, "worker is not set"));
+  }
+  absl::StatusOr<WorkerSpec> spec = FromProto(request->worker());
+  if (spec.ok()) spec = workers_->Register(*std::move(spec));
+  return FinishWithWorker(context, spec, response);
+}
+
+grpc::ServerUnaryReactor* WorkersGrpcService::Update(grpc::CallbackServerContext* context,
+                                                     const v1::UpdateRequest* request,
+                                                     v1::Worker* response) {
+  const absl::StatusOr<WorkerPatch> patch = FromProto(*request);
+  if (!patch.ok()) return FinishNow(context, patch.status());
+  return FinishWithWorker(context, workers_->Update(WorkerId{request->worker_id()}, *patch),
+                          response);
+}
+
+grpc::ServerUnaryReactor* WorkersGrpcService::Drain(grpc::CallbackServerContext* context,
+                                                    const v1::DrainRequest* request,
+                                                    v1::Worker* response) {
+  return FinishWithWorker(context, workers_->Drain(WorkerId{request->worker_id()}), response);
+}
+
+grpc::ServerUnaryReactor* WorkersGrpcService::Remove(grpc::CallbackServerContext* context,
+                                                     const v1::RemoveRequest* request,
+                                                     v1::RemoveResponse* /*response*/) {
+  return FinishNow(context, workers_->Remove(WorkerId{request->worker_id()}));
+}
+
+grpc::ServerUnaryReactor* WorkersGrpcService::List(grpc::CallbackServerContext* context,
+                                                   const v1::ListRequest* request,
+                                                   v1::ListResponse* response) {
+  const auto wanted = [](const std::string& filter, const std::string& name) {
+    return filter.empty() || filter == name;
+  };
+  const std::vector<FeedReport> reports =
+      feeds_ != nullptr ? feeds_->Reports() : std::vector<FeedReport>();
+  const std::vector<PartitionSnapshot> partitions = router_->Snapshot();
+  for (const WorkerSpec& spec : workers_->List()) {
+    if (!wanted(request->model_name(), spec.model_name) ||
+        !wanted(request->routing_group(), spec.routing_group)) {
+      continue;
+    }
+    v1::Worker* worker = response->add_workers();
+    ToProto(spec, worker);
+    FeedsToProto(spec, reports, partitions, worker);
+  }
+  return FinishNow(context, absl::OkStatus());
+}
+
+}  // namespace kvrouter
