@@ -1,0 +1,70 @@
+#include "kvrouter/config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/status_macros.h"
+#include "core/schedule/booking_id.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr double kUnbounded = std::numeric_limits<double>::max();
+
+absl::Status OutOfRange(std::string_view field, std::string_view range, std::string_view value) {
+  return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,
+                   fmt::format("{} must be {}, got {}", field, range, value));
+}
+
+// Finite, not NaN, and in [0, max].
+absl::Status CheckWeight(std::string_view field, double value, double max) {
+  if (std::isfinite(value) && value >= 0 && value <= max) return absl::OkStatus();
+  return OutOfRange(field, max == kUnbounded ? "finite and >= 0" : fmt::format("in 0..{}", max),
+                    fmt::format("{}", value));
+}
+
+absl::Status CheckCount(std::string_view field, uint64_t value, uint64_t max) {
+  if (value >= 1 && value <= max) return absl::OkStatus();
+  return OutOfRange(field, fmt::format("in 1..{}", max), fmt::format("{}", value));
+}
+
+template <typename Duration>
+absl::Status CheckPeriod(std::string_view field, Duration value) {
+  if (value.count() > 0) return absl::OkStatus();
+  return OutOfRange(field, "> 0", fmt::format("{}", value.count()));
+}
+
+absl::Status ValidateWeights(const CostWeights& weights) {
+  KVR_RETURN_IF_ERROR(
+      CheckWeight("overlap_score_credit", weights.overlap_score_credit, kUnbounded));
+  KVR_RETURN_IF_ERROR(
+      CheckWeight("overlap_score_credit_decay", weights.overlap_score_credit_decay, kUnbounded));
+  KVR_RETURN_IF_ERROR(CheckWeight("prefill_load_scale", weights.prefill_load_scale, kUnbounded));
+  KVR_RETURN_IF_ERROR(CheckWeight("decode_active_request_weight",
+                                  weights.decode_active_request_weight, kUnbounded));
+  KVR_RETURN_IF_ERROR(CheckWeight("host_cache_hit_weight", weights.host_cache_hit_weight, 1));
+  KVR_RETURN_IF_ERROR(CheckWeight("disk_cache_hit_weight", weights.disk_cache_hit_weight, 1));
+  return CheckWeight("shared_cache_multiplier", weights.shared_cache_multiplier, 1);
+}
+
+}  // namespace
+
+absl::Status Validate(const RouterConfig& config) {
+  const SchedulerConfig& scheduler = config.scheduler;
+  KVR_RETURN_IF_ERROR(ValidateWeights(scheduler.weights));
+  KVR_RETURN_IF_ERROR(CheckWeight("router_temperature", scheduler.router_temperature, kUnbounded));
+  if (scheduler.track_output_blocks && !scheduler.track_active_blocks) {
+    return OutOfRange("track_output_blocks", "false unless track_active_blocks is true", "true");
+  }
+  KVR_RETURN_IF_ERROR(CheckPeriod("active_request_expiry", scheduler.active_request_expiry));
+  KVR_RETURN_IF_ERROR(CheckPeriod("expiry_check_period", scheduler.expiry_check_period));
+  KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingSlots));
+  KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionIndexes));
+  return CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max());
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,50 @@
+#ifndef KVROUTER_CORE_SCHEDULE_ELIGIBILITY_H_
+#define KVROUTER_CORE_SCHEDULE_ELIGIBILITY_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kvrouter/decision.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// Which targets may serve a request: allowed by it, not excluded by it, not draining, and the
+// pinned one if it pins. Built once per request, before the scheduler's lock, so that judging a
+// target under it is a few comparisons.
+//
+// Thread safety: immutable.
+class EligibilityFilter {
+ public:
+  enum class Verdict { kEligible, kNotPinned, kNotAllowed, kExcluded, kDraining };
+
+  explicit EligibilityFilter(const RouteRequest& request);
+
+  // The first reason against it in the order of Verdict.
+  Verdict Judge(Target target, bool draining) const;
+
+  // kPinnedNotAllowed if the request names a worker that it does not allow.
+  absl::Status CheckPin() const;
+
+  // Why nobody was eligible, given the counts: kPinnedUnavailable or kNoWorkers.
+  absl::Status NobodyEligible(const FilterCounts& filtered) const;
+
+  bool pinned() const { return pinned_.has_value(); }
+
+ private:
+  bool IsAllowed(WorkerId worker) const;
+  bool IsExcluded(Target target) const;
+
+  std::optional<TargetSelector> pinned_;
+  std::optional<std::vector<WorkerId>> allowed_;  // sorted
+  std::vector<WorkerId> excluded_workers_;        // sorted
+  std::vector<Target> excluded_targets_;          // sorted
+};
+
+// Adds a verdict to the counts; kEligible adds nothing.
+void CountVerdict(EligibilityFilter::Verdict verdict, FilterCounts* counts);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_CORE_SCHEDULE_ELIGIBILITY_H_

@@ -1,0 +1,238 @@
+#include "core/schedule/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+LoadLedger::Options LedgerOptions(const Scheduler::Options& options) {
+  return {.partition = options.partition,
+          .first_generation = options.first_generation,
+          .max_bookings = options.config.max_bookings,
+          .idle_expiry = options.config.active_request_expiry,
+          .track_output_blocks = options.config.track_output_blocks};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const Options& options)
+    : config_(options.config), ledger_(LedgerOptions(options)), random_(options.random_seed) {}
+
+std::vector<Scheduler::Row>::iterator Scheduler::FirstRowOf(WorkerId id) {
+  return std::lower_bound(rows_.begin(), rows_.end(), id,
+                          [](const Row& row, WorkerId w) { return row.target.worker < w; });
+}
+
+void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
+  MutexLock lock(mu_);
+  const auto first = FirstRowOf(spec->id);
+  auto last = first;
+  std::vector<Row> rows(spec->dp_size);
+  std::vector<bool> kept(spec->dp_size, false);
+  for (; last != rows_.end() && last->target.worker == spec->id; ++last) {
+    const uint32_t offset = last->target.dp_rank - spec->dp_start_rank;  // wraps below the start
+    if (offset < spec->dp_size) {
+      rows[offset].slot = last->slot;
+      kept[offset] = true;
+    } else {
+      ledger_.RemoveTarget(last->slot);
+    }
+  }
+  for (uint32_t offset = 0; offset < spec->dp_size; ++offset) {
+    rows[offset].target = {.worker = spec->id, .dp_rank = spec->dp_start_rank + offset};
+    rows[offset].worker = spec;
+    if (!kept[offset]) rows[offset].slot = ledger_.AddTarget();
+  }
+  const auto gap = rows_.erase(first, last);
+  rows_.insert(gap, std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+}
+
+void Scheduler::RemoveWorker(WorkerId id) {
+  MutexLock lock(mu_);
+  const auto first = FirstRowOf(id);
+  auto last = first;
+  for (; last != rows_.end() && last->target.worker == id; ++last) {
+    ledger_.RemoveTarget(last->slot);
+  }
+  rows_.erase(first, last);
+}
+
+absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
+                                                 CandidateTable* table, MonotonicTime now) {
+  KVR_RETURN_IF_ERROR(request.filter->CheckPin());
+  Placement placement;
+  bool booked = false;
+  {
+    MutexLock lock(mu_);
+    CollectCandidates(request, table, &placement);
+    if (!table->inputs.empty()) {
+      ReadLoads(request, table);
+      PickCandidate(request, *table, &placement);
+      booked = request.book && Book(request, *table, now, &placement);
+    }
+  }
+  if (table->inputs.empty()) return request.filter->NobodyEligible(placement.filtered);
+  if (request.book && !booked) {
+    return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+                     fmt::format("max_bookings reached: {} bookings are live in this partition",
+                                 config_.max_bookings));
+  }
+  return placement;
+}
+
+void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable* table,
+                                  Placement* placement) const {
+  table->inputs.clear();
+  table->slots.clear();
+  auto overlap = request.overlaps.begin();
+  for (const Row& row : rows_) {
+    // Both lists ascend; the index may know targets that have just left and not yet know new ones.
+    while (overlap != request.overlaps.end() && overlap->target < row.target) ++overlap;
+    const bool has_overlap = overlap != request.overlaps.end() && overlap->target == row.target;
+    const double device_blocks = has_overlap ? overlap->blocks : 0;
+    if (device_blocks > placement->best_overlap_blocks) {
+      placement->best_overlap_blocks = device_blocks;
+      placement->best_overlap_target = row.target;
+    }
+    const auto verdict = request.filter->Judge(row.target, row.worker->draining);
+    CountVerdict(verdict, &placement->filtered);
+    if (verdict != EligibilityFilter::Verdict::kEligible) continue;
+    table->inputs.push_back({.target = row.target, .device_overlap_blocks = device_blocks});
+    table->slots.push_back(row.slot);
+  }
+}
+
+void Scheduler::ReadLoads(const ScheduleRequest& request, CandidateTable* table) const {
+  // What is not tracked is not looked for: requests without reuse share nothing with anybody.
+  const bool shares_prefixes = request.weights.assume_kv_reuse;
+  table->live_blocks.assign(ledger_.SlotCount(), 0);
+  if (shares_prefixes) ledger_.FindLivePrefixes(request.chain, table->live_blocks);
+  uint64_t least_prefill_tokens = std::numeric_limits<uint64_t>::max();
+  for (size_t i = 0; i < table->inputs.size(); ++i) {
+    const TargetSlot slot = table->slots[i];
+    const LoadLedger::Load load = ledger_.LoadOf(slot);
+    CandidateInput& input = table->inputs[i];
+    input.active_prefill_tokens = load.active_prefill_tokens;
+    input.active_decode_blocks = load.active_decode_blocks;
+    input.active_requests = load.active_requests;
+    input.additional_decode_blocks =
+        request.chain.size() - table->live_blocks[static_cast<uint32_t>(slot)];
+    least_prefill_tokens = std::min(least_prefill_tokens, load.active_prefill_tokens);
+  }
+  table->context = {.weights = request.weights,
+                    .isl_tokens = request.isl_tokens,
+                    .block_size_tokens = request.block_size_tokens,
+                    .least_active_prefill_tokens = least_prefill_tokens,
+                    .decode_pool = request.decode_pool};
+  table->costs.clear();
+  for (const CandidateInput& input : table->inputs) {
+    table->costs.push_back(ScoreCandidate(input, table->context).cost_blocks);
+  }
+}
+
+void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
+                              Placement* placement) {
+  const bool samples = request.weights.temperature > 0 && table.costs.size() > 1;
+  placement->pick = samples ? PickBySoftmax(table.costs, request.weights.temperature, random_)
+                            : PickLowestCost(table.costs, random_);
+  placement->index = placement->pick.index;
+  placement->reason = request.filter->pinned()       ? DecisionReason::kPinned
+                      : table.costs.size() == 1      ? DecisionReason::kOnlyCandidate
+                      : samples                      ? DecisionReason::kSampled
+                      : placement->pick.tie_size > 1 ? DecisionReason::kTieBreak
+                                                     : DecisionReason::kLowestCost;
+  const Target target = table.inputs[placement->index].target;
+  const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
+                                    [](const Row& r, const Target& t) { return r.target < t; });
+  placement->worker = row->worker;
+}
+
+bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
+                     Placement* placement) {
+  const CandidateInput& chosen = table.inputs[placement->index];
+  const double effective_blocks = ScoreCandidate(chosen, table.context).effective_overlap_blocks;
+  const auto cached_tokens = static_cast<uint64_t>(
+      std::llround(effective_blocks * static_cast<double>(request.block_size_tokens)));
+  const uint64_t uncached_tokens = request.isl_tokens - std::min(cached_tokens, request.isl_tokens);
+  const auto booking =
+      ledger_.Add({.target = table.slots[placement->index],
+                   .chain = request.chain,
+                   .share_prefixes = request.weights.assume_kv_reuse,
+                   .prefill_tokens = request.weights.track_prefill_tokens ? uncached_tokens : 0,
+                   .isl_tokens = request.isl_tokens,
+                   .block_size_tokens = request.block_size_tokens,
+                   .expected_output_tokens = request.expected_output_tokens},
+                  now);
+  if (!booking) return false;
+  placement->booking = *booking;
+  return true;
+}
+
+bool Scheduler::PrefillComplete(BookingId id, MonotonicTime now) {
+  MutexLock lock(mu_);
+  return ledger_.PrefillComplete(id, now);
+}
+
+bool Scheduler::OutputTokens(BookingId id, uint64_t output_tokens, std::optional<double> fraction,
+                             MonotonicTime now) {
+  MutexLock lock(mu_);
+  return ledger_.OutputTokens(id, output_tokens, fraction, now);
+}
+
+bool Scheduler::OutputBlock(BookingId id, std::optional<double> fraction, MonotonicTime now) {
+  MutexLock lock(mu_);
+  return ledger_.OutputBlock(id, fraction, now);
+}
+
+bool Scheduler::KeepAlive(BookingId id, MonotonicTime now) {
+  MutexLock lock(mu_);
+  return ledger_.KeepAlive(id, now);
+}
+
+bool Scheduler::Finish(BookingId id) {
+  MutexLock lock(mu_);
+  return ledger_.Finish(id);
+}
+
+bool Scheduler::IsLive(BookingId id) const {
+  MutexLock lock(mu_);
+  return ledger_.IsLive(id);
+}
+
+void Scheduler::Expire(MonotonicTime now, std::vector<BookingId>* expired) {
+  MutexLock lock(mu_);
+  ledger_.Expire(now, expired);
+}
+
+Scheduler::LoadSnapshot Scheduler::Loads() const {
+  MutexLock lock(mu_);
+  LoadSnapshot snapshot;
+  snapshot.bookings = ledger_.LiveBookings();
+  snapshot.expired_total = ledger_.ExpiredTotal();
+  snapshot.loads.reserve(rows_.size());
+  for (const Row& row : rows_) {
+    const LoadLedger::Load load = ledger_.LoadOf(row.slot);
+    snapshot.loads.push_back({.target = row.target,
+                              .incarnation = row.worker->incarnation,
+                              .role = row.worker->role,
+                              .draining = row.worker->draining,
+                              .active_prefill_tokens = load.active_prefill_tokens,
+                              .active_decode_blocks = load.active_decode_blocks,
+                              .active_requests = load.active_requests});
+  }
+  return snapshot;
+}
+
+uint32_t Scheduler::NextGeneration() const {
+  MutexLock lock(mu_);
+  return ledger_.NextGeneration();
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,79 @@
+#include "core/schedule/scorer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kvrouter {
+namespace {
+
+double RawPrefillBlocks(const CandidateInput& in, double effective_overlap_blocks,
+                        const ScoreContext& context) {
+  if (!context.weights.track_prefill_tokens) return 0;
+  const double block_tokens = context.block_size_tokens;
+  const double cached_tokens = std::round(effective_overlap_blocks * block_tokens);
+  const double isl_tokens = static_cast<double>(context.isl_tokens);
+  const double uncached_tokens = isl_tokens - std::min(cached_tokens, isl_tokens);
+  return (static_cast<double>(in.active_prefill_tokens) + uncached_tokens + cached_tokens) /
+         block_tokens;
+}
+
+// How much of the device credit is left on a worker that has more prefill to do than the least busy
+// one.
+double CreditDecay(const CandidateInput& in, const ScoreContext& context) {
+  const double rate = context.weights.cost.overlap_score_credit_decay;
+  // An empty prompt has nothing to gain from any cache, and no length to measure the excess by.
+  if (!context.weights.track_prefill_tokens || rate <= 0 || context.isl_tokens == 0) return 1;
+  const double block_tokens = context.block_size_tokens;
+  const double request_blocks = std::ceil(static_cast<double>(context.isl_tokens) / block_tokens);
+  const uint64_t excess_tokens =
+      in.active_prefill_tokens -
+      std::min(in.active_prefill_tokens, context.least_active_prefill_tokens);
+  return 1 / (1 + rate * (static_cast<double>(excess_tokens) / block_tokens) / request_blocks);
+}
+
+}  // namespace
+
+CandidateCost ScoreCandidate(const CandidateInput& in, const ScoreContext& context) {
+  const CostWeights& weights = context.weights.cost;
+  CandidateCost out;
+  out.target = in.target;
+  out.device_overlap_blocks = in.device_overlap_blocks;
+  out.host_overlap_blocks = in.host_overlap_blocks;
+  out.disk_overlap_blocks = in.disk_overlap_blocks;
+  out.shared_overlap_blocks = in.shared_overlap_blocks;
+  out.active_prefill_tokens = in.active_prefill_tokens;
+  out.active_decode_blocks = in.active_decode_blocks;
+  out.additional_decode_blocks = in.additional_decode_blocks;
+  out.active_requests = in.active_requests;
+  out.taint_multiplier = in.taint_multiplier;
+
+  const double lower_tiers = weights.host_cache_hit_weight * in.host_overlap_blocks +
+                             weights.disk_cache_hit_weight * in.disk_overlap_blocks;
+  out.effective_overlap_blocks = in.device_overlap_blocks + lower_tiers;
+  out.raw_prefill_blocks = RawPrefillBlocks(in, out.effective_overlap_blocks, context);
+  out.credit_blocks =
+      weights.overlap_score_credit * CreditDecay(in, context) * in.device_overlap_blocks +
+      lower_tiers + weights.shared_cache_multiplier * in.shared_overlap_blocks;
+  out.decode_blocks = in.active_decode_blocks + static_cast<double>(in.additional_decode_blocks);
+  out.request_cost_blocks =
+      weights.decode_active_request_weight * static_cast<double>(in.active_requests);
+
+  const bool decode_branch = context.decode_pool && !context.weights.track_prefill_tokens &&
+                             weights.overlap_score_credit > 0;
+  if (decode_branch) {
+    out.decode_blocks = std::max(0.0, out.decode_blocks - out.credit_blocks);
+  } else {
+    out.prefill_cost_blocks =
+        weights.prefill_load_scale * std::max(0.0, out.raw_prefill_blocks - out.credit_blocks);
+  }
+  const double logit = out.prefill_cost_blocks + out.decode_blocks + out.request_cost_blocks;
+  // Huge but legal weights overflow to infinity; costs stay finite so that they can be compared and
+  // subtracted.
+  out.cost_blocks = std::min(logit * in.taint_multiplier, std::numeric_limits<double>::max());
+  return out;
+}
+
+double TaintMultiplier(double taint_weight_sum) { return std::exp(-std::tanh(taint_weight_sum)); }
+
+}  // namespace kvrouter

@@ -1,0 +1,67 @@
+#ifndef KVROUTER_CORE_SCHEDULE_SCORER_H_
+#define KVROUTER_CORE_SCHEDULE_SCORER_H_
+
+#include <cstdint>
+
+#include "core/schedule/effective_weights.h"
+#include "kvrouter/decision.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// What it would cost to serve a request on a target, in blocks; lower is better. Pure functions.
+//
+//   effective = device + host_weight * host + disk_weight * disk             (blocks the target
+//   need not compute) cached    = round(effective * B) tokens prefill   = track_prefill ?
+//   (active_prefill_tokens + (isl - min(cached, isl)) + cached) / B : 0 decay     = 1 / (1 +
+//   credit_decay * ((active_prefill_tokens - least among eligible) / B) / ceil(isl / B)) credit =
+//   overlap_score_credit * decay * device + host_weight * host + disk_weight * disk
+//               + shared_multiplier * shared
+//   decode    = active_decode_blocks + additional_decode_blocks
+//   requests  = decode_active_request_weight * active_requests
+//
+//   decode branch (decode pool, prefill not tracked, credit wanted):
+//     logit = max(0, decode - credit) + requests
+//   else:
+//     logit = prefill_load_scale * max(0, prefill - credit) + decode + requests
+//   cost = logit * taint_multiplier
+//
+// prefill counts the whole prompt, also its cached part, and the credit takes that part off again:
+// so a credit other than 1 under- or overstates the worth of a hit. The clamps keep a cost from
+// going negative, where the taint multiplier would turn a penalty into a reward. Counts become
+// doubles before any division. Parity: Dynamo v1.4.1 lib/kv-router/src/scheduling/selector; see
+// docs/parity.md#cost.
+
+// One candidate as it is when scored. Inputs whose source does not exist yet stay at 0
+// (taint_multiplier: 1).
+struct CandidateInput {
+  Target target;
+  double device_overlap_blocks = 0;
+  double host_overlap_blocks = 0;
+  double disk_overlap_blocks = 0;    // disk and external
+  double shared_overlap_blocks = 0;  // hits in a shared cache at or beyond the device prefix
+  uint64_t active_prefill_tokens = 0;
+  double active_decode_blocks = 0;
+  uint64_t additional_decode_blocks = 0;
+  uint64_t active_requests = 0;
+  double taint_multiplier = 1.0;
+};
+
+// What is the same for all candidates of a request.
+struct ScoreContext {
+  EffectiveWeights weights;
+  uint64_t isl_tokens = 0;
+  uint32_t block_size_tokens = 1;  // > 0
+  uint64_t least_active_prefill_tokens =
+      0;                     // over the eligible targets; used by the credit decay only
+  bool decode_pool = false;  // scoring the decode pool of a disaggregated fleet
+};
+
+CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& context);
+
+// Of the preferred taints that a worker carries: in [1/e, e], 1 for a sum of 0.
+double TaintMultiplier(double taint_weight_sum);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_CORE_SCHEDULE_SCORER_H_
