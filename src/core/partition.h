@@ -1,0 +1,103 @@
+#ifndef KVROUTER_CORE_PARTITION_H_
+#define KVROUTER_CORE_PARTITION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "core/index/block_index.h"
+#include "core/schedule/scheduler.h"
+#include "kvrouter/events.h"
+#include "kvrouter/router.h"
+#include "kvrouter/worker.h"
+
+namespace kvrouter {
+
+// Everything about one (model_name, routing_group): the index of the blocks its workers hold, the
+// scheduler that knows their load, and which lives of which workers may speak.
+//
+// Each worker has a *gate*: its spec and a mutex that is held while one of its events enters the
+// index. To remove a worker (or a rank, or a life) the gate is closed first and the blocks are
+// dropped after, so that an event that was under way has finished and a later one is refused:
+// nothing re-creates what was dropped.
+//
+// Thread safety: thread-safe, except that changes of workers (PutWorker, RemoveWorker) must be
+// serialised by the caller. Lock order: gate, then the index's own lock. No other two locks are
+// held at once.
+class Partition {
+ public:
+  struct Identity {
+    std::string model_name;
+    std::string routing_group;
+    uint32_t number = 0;            // in booking ids
+    uint32_t first_generation = 1;  // of booking ids
+    uint64_t random_seed = 0;
+  };
+
+  Partition(Identity identity, const SchedulerConfig& config);
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  const std::string& model_name() const { return identity_.model_name; }
+  const std::string& routing_group() const { return identity_.routing_group; }
+  uint32_t number() const { return identity_.number; }
+  // Of the workers it has, or last had. 0 before the first.
+  uint32_t block_size_tokens() const { return block_size_tokens_.load(std::memory_order_relaxed); }
+
+  const BlockIndex& index() const { return index_; }
+  Scheduler& scheduler() { return scheduler_; }
+  const Scheduler& scheduler() const { return scheduler_; }
+
+  // ---- Workers (serialised by the caller) ----
+
+  // kIncarnationConflict if the worker lives here as a newer incarnation.
+  absl::Status CheckIncarnation(const WorkerSpec& spec) const;
+  // kBlockSizeConflict if other workers here have another block size.
+  absl::Status CheckBlockSize(const WorkerSpec& spec) const;
+
+  // Adds the worker or replaces what is known of it, as Router::UpsertWorker says. On error nothing
+  // has changed.
+  absl::Status PutWorker(const WorkerSpec& spec);
+
+  // False if unknown.
+  bool RemoveWorker(WorkerId id);
+
+  size_t WorkerCount() const;
+
+  // ---- Events ----
+
+  // Only device blocks enter this index; events about other tiers are accepted without effect,
+  // except Cleared.
+  ApplyResult Apply(const KvEvent& event);
+
+  PartitionSnapshot Snapshot() const;
+
+ private:
+  struct Gate {
+    Mutex mu;
+    std::shared_ptr<const WorkerSpec> spec ABSL_GUARDED_BY(mu);  // null: closed
+
+    std::shared_ptr<const WorkerSpec> Spec() ABSL_LOCKS_EXCLUDED(mu);
+    void Set(std::shared_ptr<const WorkerSpec> next) ABSL_LOCKS_EXCLUDED(mu);
+  };
+
+  std::shared_ptr<Gate> FindGate(WorkerId id) const;
+  void DropBlocks(const WorkerSpec& spec);
+  // Ranks of `before` that `after` does not have.
+  void DropBlocksOfVanishedRanks(const WorkerSpec& before, const WorkerSpec& after);
+
+  const Identity identity_;
+  std::atomic<uint32_t> block_size_tokens_{0};
+  BlockIndex index_;
+  Scheduler scheduler_;
+  mutable Mutex gates_mu_;
+  absl::flat_hash_map<WorkerId, std::shared_ptr<Gate>> gates_ ABSL_GUARDED_BY(gates_mu_);
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_CORE_PARTITION_H_

@@ -1,0 +1,226 @@
+#include "kvrouter/router.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "core/partition_directory.h"
+#include "core/prompt.h"
+#include "core/schedule/candidate_detail.h"
+#include "core/schedule/effective_weights.h"
+#include "core/schedule/eligibility.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+// What a thread needs for one decision, reused for its next one.
+struct Scratch {
+  PromptBuffers prompt;
+  std::vector<OverlapMatch> overlaps;
+  CandidateTable candidates;
+};
+
+// A very long prompt must not stay in the memory of every thread that ever saw one.
+constexpr size_t kMaxKeptBlocks = 65'536;
+
+class ScratchLease {
+ public:
+  Scratch* operator->() { return &scratch_; }
+  ~ScratchLease() {
+    if (scratch_.prompt.local_hashes.capacity() > kMaxKeptBlocks) scratch_.prompt = {};
+  }
+
+ private:
+  static thread_local Scratch scratch_;
+};
+thread_local Scratch ScratchLease::scratch_;
+
+uint64_t Rounded(double blocks) { return static_cast<uint64_t>(std::llround(blocks)); }
+
+// Engines always compute the last token of a prompt, so of a fully cached one a block less is hit.
+uint64_t ExpectedEngineHitTokens(const IdentifiedPrompt& prompt, double device_blocks) {
+  if (prompt.isl_tokens == 0) return 0;
+  const uint64_t most_blocks = (prompt.isl_tokens - 1) / prompt.block_size_tokens;
+  return std::min(static_cast<uint64_t>(device_blocks), most_blocks) * prompt.block_size_tokens;
+}
+
+RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable& table,
+                           const Placement& placement, const RouterConfig& config) {
+  const CandidateCost chosen = ScoreCandidate(table.inputs[placement.index], table.context);
+  const uint64_t full_blocks = prompt.local_hashes.size();
+  const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
+  RouteDecision decision;
+  decision.target = chosen.target;
+  decision.incarnation = placement.worker->incarnation;
+  decision.address = placement.worker->address;
+  decision.plan = Plan::kLocal;
+  decision.reason = placement.reason;
+  decision.booking = placement.booking;
+  decision.booked = placement.booking != kNoBooking;
+  decision.isl_tokens = prompt.isl_tokens;
+  decision.block_size_tokens = prompt.block_size_tokens;
+  decision.isl_blocks = full_blocks + (has_partial_block ? 1 : 0);
+  decision.full_blocks = full_blocks;
+  decision.effective_overlap_blocks = chosen.effective_overlap_blocks;
+  decision.overlap_blocks = Rounded(chosen.effective_overlap_blocks);
+  decision.expected_engine_hit_tokens =
+      ExpectedEngineHitTokens(prompt, chosen.device_overlap_blocks);
+  decision.best_overlap_blocks = placement.best_overlap_blocks;
+  decision.best_overlap_target = placement.best_overlap_target;
+  decision.filtered = placement.filtered;
+  decision.tie_size = placement.pick.tie_size;
+  decision.temperature = table.context.weights.temperature;
+  decision.draw = placement.pick.draw;
+  DescribeCandidates(table, placement.index, config.decision_detail, &decision);
+  return decision;
+}
+
+RouterConfig Checked(RouterConfig config) {
+  const absl::Status status = Validate(config);
+  KVR_CHECK(status.ok(), "{}", status.ToString());
+  return config;
+}
+
+}  // namespace
+
+struct Router::Impl {
+  Impl(RouterConfig checked_config, DecisionSink* decision_sink)
+      : config(std::move(checked_config)), sink(decision_sink), directory(config) {}
+
+  absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
+    auto partition = directory.Find(request.model_name, request.routing_group);
+    if (partition) return partition;
+    return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
+                     fmt::format("no worker was registered for model {} in routing group {}",
+                                 request.model_name, request.routing_group));
+  }
+
+  void Report(const RouteRequest& request, const RouteDecision& decision) const {
+    if (sink != nullptr) sink->OnDecision(request, decision);
+  }
+
+  const RouterConfig config;
+  DecisionSink* const sink;
+  PartitionDirectory directory;
+};
+
+Router::Router(RouterConfig config, DecisionSink* sink)
+    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink)) {}
+
+Router::~Router() = default;
+
+absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, MonotonicTime now) {
+  KVR_RETURN_IF_ERROR(ValidateRequest(request));
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
+  ScratchLease scratch;
+
+  // identify
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  // overlap
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  // eligible
+  const EligibilityFilter eligible(request);
+  // score and book: one critical section
+  const bool tracks_blocks = impl_->config.scheduler.track_active_blocks;
+  KVR_ASSIGN_OR_RETURN(
+      const Placement placement,
+      partition->scheduler().PickAndBook(
+          {.filter = &eligible,
+           .weights = ResolveWeights(impl_->config.scheduler, request.overrides),
+           .overlaps = scratch->overlaps,
+           .chain = tracks_blocks ? prompt.sequence_hashes : std::span<const SequenceHash>(),
+           .isl_tokens = prompt.isl_tokens,
+           .block_size_tokens = prompt.block_size_tokens,
+           .book = request.book,
+           .expected_output_tokens = request.expected_output_tokens},
+          &scratch->candidates, now));
+  // report
+  RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  impl_->Report(request, decision);
+  return Submission(std::move(decision));
+}
+
+std::vector<Router::Resolved> Router::Pump(MonotonicTime) { return {}; }
+
+bool Router::Cancel(TicketId) { return false; }
+
+bool Router::PrefillComplete(BookingId booking, MonotonicTime now) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().PrefillComplete(booking, now);
+}
+
+bool Router::OutputTokens(BookingId booking, uint64_t output_tokens,
+                          std::optional<double> decay_fraction, MonotonicTime now) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition &&
+         partition->scheduler().OutputTokens(booking, output_tokens, decay_fraction, now);
+}
+
+bool Router::OutputBlock(BookingId booking, std::optional<double> decay_fraction,
+                         MonotonicTime now) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().OutputBlock(booking, decay_fraction, now);
+}
+
+bool Router::KeepAlive(BookingId booking, MonotonicTime now) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().KeepAlive(booking, now);
+}
+
+bool Router::Finish(BookingId booking, MonotonicTime) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().Finish(booking);
+}
+
+bool Router::IsLive(BookingId booking) const {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().IsLive(booking);
+}
+
+std::vector<BookingId> Router::Expire(MonotonicTime now) {
+  std::vector<BookingId> expired;
+  for (const auto& partition : impl_->directory.All()) {
+    partition->scheduler().Expire(now, &expired);
+  }
+  return expired;
+}
+
+ApplyResult Router::Apply(const KvEvent& event) {
+  const auto partition = impl_->directory.OfWorker(event.target.worker);
+  if (!partition) return {.status = ApplyStatus::kUnknownWorker};
+  return partition->Apply(event);
+}
+
+absl::Status Router::UpsertWorker(const WorkerSpec& spec) {
+  return impl_->directory.UpsertWorker(spec);
+}
+
+bool Router::RemoveWorker(WorkerId id) { return impl_->directory.RemoveWorker(id); }
+
+std::vector<PartitionSnapshot> Router::Snapshot() const {
+  std::vector<PartitionSnapshot> snapshots;
+  for (const auto& partition : impl_->directory.All()) snapshots.push_back(partition->Snapshot());
+  return snapshots;
+}
+
+absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteRequest& request) const {
+  KVR_RETURN_IF_ERROR(ValidateRequest(request));
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
+  ScratchLease scratch;
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  std::vector<TargetOverlap> overlaps;
+  for (const OverlapMatch& match : scratch->overlaps) {
+    overlaps.push_back({.target = match.target, .device_blocks = match.blocks});
+  }
+  return overlaps;
+}
+
+}  // namespace kvrouter
