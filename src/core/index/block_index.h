@@ -1,8 +1,8 @@
 #ifndef KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 #define KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 
-// (interface only; the model and invariants come with the implementation)
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,17 +13,52 @@ namespace kvrouter {
 
 struct OverlapMatch {
   Target target;
-  uint32_t blocks = 0;        // > 0: longest prefix of the query held contiguously from the start
-  EngineHash last_engine_hash{};  // the target's own name of the last matched block (lower tiers continue from it)
+  uint32_t blocks =
+      0;  // > 0: longest prefix of the query that the target holds contiguously from the start
+
+  friend bool operator==(const OverlapMatch&, const OverlapMatch&) = default;
 };
 
 struct BlockIndexStats {
-  uint64_t unique_blocks = 0;
-  uint64_t holder_blocks = 0;
-  uint64_t nodes = 0;
-  uint64_t bytes = 0;  // estimate
+  uint64_t unique_blocks =
+      0;  // positions in the tree: held by somebody, or a predecessor of such a block
+  uint64_t holder_blocks = 0;  // (target, held block) pairs
+  uint64_t nodes = 0;          // edges of the tree
+  uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
 
+// Which target holds which blocks, fed by KV events, asked by every routing decision.
+//
+// The model: a *position* is a path of content hashes from the start of a sequence. Each target
+// holds an exact set of positions and knows each by at least one engine hash. A query is a path; a
+// target's score is how many of its blocks, from the first without a gap, the target holds. Other
+// targets' events never change what a target holds.
+//
+// The structure is a radix tree over content hashes with compressed edges. Who holds an edge is a
+// short list of runs per edge, not a bit per block, so that removals and holes never cut edges:
+//
+//   contents        system prompt        conversations
+//                 [ a b c d e f ] -+- [ g h i j ]      W1 ======, W2 ======    W2 ====
+//   W1 = = = = = =                 +- [ x y z ]                                W1 ===, W3 = . =
+//   W2 = = = = = =                                     (W3 lost y: it scores 0 there until y
+//   W3 = = . . . .                                      and c d e f come back)
+//
+//  - stored: the blocks follow a block that this target holds under the parent's engine hash, or
+//  start a sequence;
+//  - stored again: counted (kCounted, as many removals needed) or ignored (kSet);
+//  - removed: in any order, also from the middle; what lies behind stays held and counts again when
+//  the gap is closed;
+//  - cleared, or RemoveTarget: that target only.
+// Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
+// memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
+// middle block goes; see docs/parity.md.
+//
+// How it is divided: BlockHoldings (what events mean) on RadixTree (shape, runs, blocks),
+// OverlapWalk (lookups), HolderTable (per target), ProbeTable and Slab (storage).
+//
+// Thread safety: thread-safe. Events take the lock exclusively for one event, lookups share it.
+// Dropping a target makes it vanish in one step; freeing its blocks is done by the same call in
+// short steps that let lookups in between.
 class BlockIndex {
  public:
   BlockIndex();
@@ -31,15 +66,27 @@ class BlockIndex {
   BlockIndex(const BlockIndex&) = delete;
   BlockIndex& operator=(const BlockIndex&) = delete;
 
-  ApplyResult Apply(const KvEvent& event);           // tier and incarnation are the caller's affair
+  // Tier and incarnation are the caller's affair. A stored event is checked in this order: a hash
+  // twice or equal to the parent (kInvalidBlock), parent not held (kParentBlockNotFound), a hash
+  // that already names another position of this target (kInvalidBlock). An event without blocks is
+  // kOk.
+  ApplyResult Apply(const KvEvent& event);
+
+  // Unknown targets are fine.
   void RemoveTarget(Target target);
-  void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out) const;  // ascending target
+
+  // Replaces `out`: the targets that hold the first block of `query`, in ascending order.
+  void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out) const;
+
   uint64_t HolderBlocks(Target target) const;
   BlockIndexStats Stats() const;
 
+  // Crashes if the structure contradicts itself. For tests: takes time proportional to the index.
+  void CheckInvariants() const;
+
  private:
-  struct Impl;
-  Impl* impl_;
+  struct Guarded;  // the parts and the lock over them
+  std::unique_ptr<Guarded> guarded_;
 };
 
 }  // namespace kvrouter

@@ -1,0 +1,223 @@
+#include "core/index/block_holdings.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace kvrouter {
+
+BlockHoldings::NamedBlock BlockHoldings::Resolve(uint32_t slot, BlockName name) const {
+  const Holder& holder = holders_[slot];
+  const uint32_t own =
+      holder.own_names.Find(static_cast<uint64_t>(name), [](uint32_t) { return true; });
+  if (own != kNoId) return {own, Naming::kOwn};
+  const uint32_t shared = tree_.blocks().FindByName(name);
+  if (shared != kNoId && tree_.NamingOf(slot, shared) == Naming::kShared)
+    return {shared, Naming::kShared};
+  return {};
+}
+
+ApplyResult BlockHoldings::Store(Target target, StoreCounting counting, const Stored& event) {
+  ApplyResult result;
+  if (event.blocks.empty()) return result;
+  names_.clear();
+  for (const StoredBlock& block : event.blocks) names_.push_back(NameOf(block.engine_hash));
+  // Malformed whatever we hold: said before the parent is looked for, since nobody should try to
+  // recover such an event.
+  const bool own_parent = event.parent && std::find(names_.begin(), names_.end(),
+                                                    NameOf(*event.parent)) != names_.end();
+  if (own_parent || duplicates_.HasDuplicate(names_)) {
+    result.status = ApplyStatus::kInvalidBlock;
+    return result;
+  }
+  uint32_t slot = holders_.Find(target);
+  uint32_t previous = kNoId;
+  if (event.parent) {
+    if (slot != kNoId) previous = Resolve(slot, NameOf(*event.parent)).block;
+    if (previous == kNoId) {
+      result.status = ApplyStatus::kParentBlockNotFound;
+      return result;
+    }
+  }
+  if (slot == kNoId)
+    slot = holders_.FindOrAdd(target);  // holds nothing, so the store cannot be refused any more
+  path_.clear();
+  tree_.Follow(previous, event.blocks, &path_);
+  if (!PlanStore(slot)) {
+    result.status = ApplyStatus::kInvalidBlock;
+    return result;
+  }
+  CommitStore(slot, previous, counting, event, &result);
+  return result;
+}
+
+// Decides per block of the event, with the blocks that exist in path_; false if a name already
+// means another block.
+bool BlockHoldings::PlanStore(uint32_t slot) {
+  const BlockTable& blocks = tree_.blocks();
+  plan_.clear();
+  uint32_t node = kNoId;
+  std::span<const Run> runs;  // of this slot on `node`
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const uint32_t block = i < path_.size() ? path_[i] : kNoId;
+    Plan plan;
+    Naming before = Naming::kNone;
+    bool is_shared_name = false;
+    if (block != kNoId) {
+      const Block& b = blocks[block];
+      if (b.node != node) {
+        node = b.node;
+        runs = tree_.node(node).holders.Of(slot);
+      }
+      before = HolderRuns::At(runs, b.depth() - tree_.node(node).first_depth);
+      is_shared_name = b.named() && b.name == names_[i];
+    }
+    const uint32_t own = holders_[slot].own_names.Find(static_cast<uint64_t>(names_[i]),
+                                                       [](uint32_t) { return true; });
+    if (own != kNoId) {
+      if (own != block) return false;
+    } else if (is_shared_name) {
+      if (before != Naming::kShared) plan.step = Step::kTakeShared;
+    } else {
+      const uint32_t shared = blocks.FindByName(names_[i]);
+      if (shared != kNoId && tree_.NamingOf(slot, shared) == Naming::kShared) return false;
+      plan.step = block == kNoId && shared == kNoId ? Step::kTakeShared : Step::kTakeOwn;
+    }
+    plan.held_before = before != Naming::kNone;
+    plan_.push_back(plan);
+  }
+  return true;
+}
+
+void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting counting,
+                                const Stored& event, ApplyResult* result) {
+  const size_t existing = path_.size();
+  if (existing < names_.size()) {
+    new_blocks_.clear();
+    for (size_t i = existing; i < names_.size(); ++i) {
+      new_blocks_.push_back(
+          {event.blocks[i].local_hash, names_[i], plan_[i].step == Step::kTakeShared});
+    }
+    tree_.Extend(existing == 0 ? previous : path_.back(), new_blocks_, &path_);
+  }
+  HoldPlanned(slot);
+  Holder& holder = holders_[slot];
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (plan_[i].step == Step::kTakeOwn)
+      holder.own_names.Insert(static_cast<uint64_t>(names_[i]), path_[i]);
+    if (plan_[i].step == Step::kRepeat) {
+      if (counting == StoreCounting::kCounted) ++holder.extra_stores[names_[i]];
+    } else if (plan_[i].held_before) {
+      ++holder.extra_names[path_[i]];
+    } else {
+      ++result->blocks_stored;
+      continue;
+    }
+    ++result->blocks_duplicate;
+  }
+  if (previous == kNoId) holder.run_starts.insert(path_[0]);
+  holder.held_blocks += result->blocks_stored;
+  held_blocks_ += result->blocks_stored;
+}
+
+// Marks the runs of path_ in the tree, in stretches of equal naming.
+void BlockHoldings::HoldPlanned(uint32_t slot) {
+  const auto naming_of = [&](const Plan& plan) {
+    if (plan.step == Step::kTakeShared) return Naming::kShared;
+    return plan.step == Step::kTakeOwn && !plan.held_before ? Naming::kOwn
+                                                            : Naming::kNone;  // kNone: as before
+  };
+  for (size_t from = 0, to = 0; from < plan_.size(); from = to) {
+    const Naming naming = naming_of(plan_[from]);
+    for (to = from + 1; to < plan_.size() && naming_of(plan_[to]) == naming;) ++to;
+    if (naming != Naming::kNone)
+      tree_.Hold(slot, std::span(path_).subspan(from, to - from), naming);
+  }
+}
+
+ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const Removed& event) {
+  ApplyResult result;
+  const uint32_t slot = holders_.Find(target);
+  for (const EngineHash hash : event.engine_hashes) {
+    const BlockName name = NameOf(hash);
+    const NamedBlock named = slot == kNoId ? NamedBlock{} : Resolve(slot, name);
+    if (named.block == kNoId) {
+      ++result.blocks_not_found;
+      result.status = ApplyStatus::kBlockNotFound;
+      continue;
+    }
+    auto& extra_stores = holders_[slot].extra_stores;
+    if (!extra_stores.empty()) {
+      if (const auto extra = extra_stores.find(name); extra != extra_stores.end()) {
+        const bool keeps = counting == StoreCounting::kCounted;  // in a set, one removal ends it
+        if (!keeps || --extra->second == 0) extra_stores.erase(extra);
+        ShrinkIfSparse(extra_stores);
+        if (keeps) continue;
+      }
+    }
+    RemoveName(slot, name, named, &result);
+  }
+  return result;
+}
+
+void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& named,
+                               ApplyResult* result) {
+  Holder& holder = holders_[slot];
+  if (named.naming == Naming::kOwn)
+    holder.own_names.Erase(static_cast<uint64_t>(name), named.block);
+  if (!holder.extra_names.empty()) {
+    if (const auto extra = holder.extra_names.find(named.block);
+        extra != holder.extra_names.end()) {
+      if (--extra->second == 0) holder.extra_names.erase(extra);
+      ShrinkIfSparse(holder.extra_names);
+      if (named.naming == Naming::kShared) tree_.Hold(slot, {&named.block, 1}, Naming::kOwn);
+      return;
+    }
+  }
+  orphaned_.clear();
+  tree_.Release(slot, {&named.block, 1}, &orphaned_);
+  holder.run_starts.erase(named.block);
+  holder.run_starts.insert(orphaned_.begin(), orphaned_.end());
+  ShrinkIfSparse(holder.run_starts);
+  --holder.held_blocks;
+  --held_blocks_;
+  ++result->blocks_removed;
+}
+
+uint32_t BlockHoldings::Detach(Target target) {
+  const uint32_t slot = holders_.Find(target);
+  if (slot == kNoId) return kNoId;
+  holders_.Detach(slot);
+  Holder& holder = holders_[slot];
+  held_blocks_ -= holder.held_blocks;
+  holder.own_names.Clear();
+  holder.extra_stores = {};
+  holder.extra_names = {};
+  holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
+  return slot;
+}
+
+bool BlockHoldings::Sweep(uint32_t slot) {
+  Holder& holder = holders_[slot];
+  constexpr size_t kBlocksPerStep = 256;
+  size_t released = 0;
+  while (!holder.to_release.empty() && released < kBlocksPerStep) {
+    const uint32_t start = holder.to_release.back();
+    holder.to_release.pop_back();
+    if (!holder.run_starts.contains(start)) continue;  // went with a run from further up
+    const auto run = tree_.RunFrom(slot, start);
+    path_.assign(run.begin(), run.end());
+    for (const uint32_t block : path_) holder.run_starts.erase(block);
+    orphaned_.clear();
+    tree_.Release(slot, path_, &orphaned_);
+    holder.run_starts.insert(orphaned_.begin(), orphaned_.end());
+    holder.to_release.insert(holder.to_release.end(), orphaned_.begin(), orphaned_.end());
+    released += path_.size();
+  }
+  holder.held_blocks -= released;
+  if (!holder.to_release.empty()) return true;
+  holders_.Release(slot);
+  return false;
+}
+
+}  // namespace kvrouter

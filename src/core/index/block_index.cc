@@ -1,0 +1,112 @@
+#include "core/index/block_index.h"
+
+#include <algorithm>
+
+#include "base/mutex.h"
+#include "core/index/block_holdings.h"
+#include "core/index/overlap_walk.h"
+
+namespace kvrouter {
+namespace {
+
+struct LookupScratch {
+  OverlapWalk walk;
+  std::vector<uint32_t> blocks_by_slot;  // all zero between lookups
+};
+
+LookupScratch& ThreadScratch() {
+  thread_local LookupScratch scratch;
+  return scratch;
+}
+
+bool ByTarget(const OverlapMatch& a, const OverlapMatch& b) { return a.target < b.target; }
+
+}  // namespace
+
+struct BlockIndex::Guarded {
+  // Returns how many blocks it held.
+  uint64_t DropTarget(Target target) {
+    uint32_t slot = kNoId;
+    uint64_t held_blocks = 0;
+    {
+      WriterLock lock(mu);
+      slot = holdings.Detach(target);
+      if (slot != kNoId) held_blocks = holdings.holders()[slot].held_blocks;
+    }
+    for (bool more = slot != kNoId; more;) {
+      WriterLock lock(mu);
+      more = holdings.Sweep(slot);
+    }
+    return held_blocks;
+  }
+
+  mutable SharedMutex mu;
+  BlockHoldings holdings ABSL_GUARDED_BY(mu);
+};
+
+BlockIndex::BlockIndex() : guarded_(std::make_unique<Guarded>()) {}
+BlockIndex::~BlockIndex() = default;
+
+ApplyResult BlockIndex::Apply(const KvEvent& event) {
+  if (const auto* stored = std::get_if<Stored>(&event.data)) {
+    WriterLock lock(guarded_->mu);
+    return guarded_->holdings.Store(event.target, event.counting, *stored);
+  }
+  if (const auto* removed = std::get_if<Removed>(&event.data)) {
+    WriterLock lock(guarded_->mu);
+    return guarded_->holdings.Remove(event.target, event.counting, *removed);
+  }
+  ApplyResult result;
+  result.blocks_removed = static_cast<uint32_t>(guarded_->DropTarget(event.target));
+  return result;
+}
+
+void BlockIndex::RemoveTarget(Target target) { guarded_->DropTarget(target); }
+
+void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
+                             std::vector<OverlapMatch>* out) const {
+  out->clear();
+  LookupScratch& scratch = ThreadScratch();
+  ReaderLock lock(guarded_->mu);
+  const HolderTable& holders = guarded_->holdings.holders();
+  const auto scores = scratch.walk.Run(guarded_->holdings.tree(), query);
+  const auto in_order = holders.in_target_order();
+  if (scores.size() * 8 < in_order.size()) {
+    for (const auto& [slot, blocks] : scores) {
+      if (holders[slot].live) out->push_back({holders[slot].target, blocks});
+    }
+    std::sort(out->begin(), out->end(), ByTarget);
+    return;
+  }
+  // Many matches: one pass over the targets in order is cheaper than sorting.
+  auto& by_slot = scratch.blocks_by_slot;
+  if (by_slot.size() < holders.slot_bound()) by_slot.resize(holders.slot_bound());
+  for (const auto& [slot, blocks] : scores) by_slot[slot] = blocks;
+  for (const uint32_t slot : in_order) {
+    if (by_slot[slot] > 0) out->push_back({holders[slot].target, by_slot[slot]});
+  }
+  for (const auto& score : scores) by_slot[score.slot] = 0;
+}
+
+uint64_t BlockIndex::HolderBlocks(Target target) const {
+  ReaderLock lock(guarded_->mu);
+  const HolderTable& holders = guarded_->holdings.holders();
+  const uint32_t slot = holders.Find(target);
+  return slot == kNoId ? 0 : holders[slot].held_blocks;
+}
+
+BlockIndexStats BlockIndex::Stats() const {
+  ReaderLock lock(guarded_->mu);
+  const BlockHoldings& holdings = guarded_->holdings;
+  return {.unique_blocks = holdings.tree().blocks().size(),
+          .holder_blocks = holdings.held_blocks(),
+          .nodes = holdings.tree().node_count(),
+          .bytes = HeapBytes(sizeof(Guarded)) + holdings.bytes()};
+}
+
+void BlockIndex::CheckInvariants() const {
+  ReaderLock lock(guarded_->mu);
+  guarded_->holdings.tree().CheckInvariants();
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "core/index/block_index.h"
+#include "support/naive_index.h"
+
+namespace kvrouter {
+namespace {
+
+// How engines name their blocks.
+enum class Hashing { kSameEverywhere, kSeededPerTarget, kArbitrary };
+
+struct History {
+  StoreCounting counting = StoreCounting::kCounted;
+  Hashing hashing = Hashing::kSameEverywhere;
+  int targets = 3;
+  int contents = 2;    // different content hashes
+  int max_blocks = 4;  // per event
+  double removals = 0.4;
+};
+
+// Random events and queries. Few hashes, few targets: collisions, duplicates, holes and orphans are
+// the point. Looks at the model, to name things that are held more often than chance would.
+class EventGen {
+ public:
+  EventGen(uint64_t seed, const History& history, const NaiveIndex& model)
+      : random_(seed), history_(history), model_(model) {}
+
+  KvEvent Next() {
+    KvEvent event;
+    event.target = AnyTarget();
+    event.counting = history_.counting;
+    const double dice = std::uniform_real_distribution<>(0, 1)(random_);
+    if (dice < 0.005) {
+      event.data = Cleared{};
+    } else if (dice < history_.removals) {
+      event.data = AnyRemoved(event.target);
+    } else {
+      event.data = AnyStored(event.target);
+    }
+    return event;
+  }
+
+  NaiveIndex::Path Query() {
+    const Target target = AnyTarget();
+    const auto names = model_.NamesOf(target);
+    NaiveIndex::Path path;
+    if (!names.empty() && Chance(0.8)) path = model_.PathOf(target, names[Below(names.size())]);
+    if (!path.empty() && Chance(0.3)) path[Below(path.size())] = AnyContent();
+    for (uint64_t more = Below(4); more > 0; --more) path.push_back(AnyContent());
+    return path;
+  }
+
+  Target AnyTarget() {
+    const uint64_t n = Below(static_cast<uint64_t>(history_.targets));
+    return {WorkerId{n / 2}, static_cast<uint32_t>(n % 2)};
+  }
+  bool Chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
+
+ private:
+  uint64_t Below(uint64_t bound) {
+    return std::uniform_int_distribution<uint64_t>(0, bound - 1)(random_);
+  }
+  LocalBlockHash AnyContent() {
+    return LocalBlockHash{Below(static_cast<uint64_t>(history_.contents))};
+  }
+
+  EngineHash HashOf(Target target, const NaiveIndex::Path& path) {
+    if (history_.hashing == Hashing::kArbitrary || Chance(0.02)) return EngineHash{Below(40)};
+    uint64_t h = history_.hashing == Hashing::kSeededPerTarget
+                     ? static_cast<uint64_t>(target.worker) * 2 + target.dp_rank + 1
+                     : 0;
+    for (const LocalBlockHash content : path) h = h * 31 + static_cast<uint64_t>(content) + 1;
+    if (Chance(0.03)) h += 1'000'000;  // a second name of the same block
+    return EngineHash{h};
+  }
+
+  Stored AnyStored(Target target) {
+    Stored stored;
+    NaiveIndex::Path path;
+    const auto names = model_.NamesOf(target);
+    if (!names.empty() && Chance(0.7)) {
+      stored.parent = names[Below(names.size())];
+      path = model_.PathOf(target, *stored.parent);
+    } else if (Chance(0.1)) {
+      stored.parent = EngineHash{Below(40)};
+    }
+    for (uint64_t n = Below(static_cast<uint64_t>(history_.max_blocks) + 1); n > 0; --n) {
+      path.push_back(AnyContent());
+      stored.blocks.push_back({HashOf(target, path), path.back()});
+    }
+    return stored;
+  }
+
+  Removed AnyRemoved(Target target) {
+    Removed removed;
+    const auto names = model_.NamesOf(target);
+    for (uint64_t n = 1 + Below(3); n > 0; --n) {
+      const bool held = !names.empty() && Chance(0.9);
+      removed.engine_hashes.push_back(held ? names[Below(names.size())] : EngineHash{Below(40)});
+    }
+    return removed;
+  }
+
+  std::mt19937_64 random_;
+  History history_;
+  const NaiveIndex& model_;
+};
+
+void ExpectSameCounts(const BlockIndex& index, const NaiveIndex& model) {
+  index.CheckInvariants();
+  const BlockIndexStats stats = index.Stats();
+  ASSERT_EQ(stats.holder_blocks, model.HolderBlocks());
+  ASSERT_EQ(stats.unique_blocks, model.UniqueBlocks());
+}
+
+// Removes name by name whatever is held, and expects nothing to be left.
+void RemoveEverything(const History& history, BlockIndex& index, NaiveIndex& model) {
+  for (int n = 0; n < history.targets; ++n) {
+    KvEvent event;
+    event.target = {WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
+    event.counting = history.counting;
+    for (auto names = model.NamesOf(event.target); !names.empty();
+         names = model.NamesOf(event.target)) {
+      event.data = Removed{names};
+      ASSERT_EQ(index.Apply(event), model.Apply(event));
+    }
+    ASSERT_EQ(index.HolderBlocks(event.target), 0);
+  }
+  const BlockIndexStats stats = index.Stats();
+  ASSERT_EQ(stats.holder_blocks, 0);
+  ASSERT_EQ(stats.unique_blocks, 0);
+  ASSERT_EQ(stats.nodes, 0);
+  index.CheckInvariants();
+}
+
+void RunHistory(uint64_t seed, const History& history, int steps) {
+  SCOPED_TRACE(fmt::format("seed={} hashing={}", seed, static_cast<int>(history.hashing)));
+  BlockIndex index;
+  NaiveIndex model;
+  EventGen gen(seed, history, model);
+  std::vector<OverlapMatch> matches;
+  for (int step = 0; step < steps; ++step) {
+    SCOPED_TRACE(fmt::format("step={}", step));
+    if (gen.Chance(0.003)) {
+      const Target gone = gen.AnyTarget();
+      index.RemoveTarget(gone);
+      model.RemoveTarget(gone);
+    }
+    const KvEvent event = gen.Next();
+    ASSERT_EQ(index.Apply(event), model.Apply(event));
+    const NaiveIndex::Path query = gen.Query();
+    index.FindOverlap(query, &matches);
+    ASSERT_EQ(matches, model.FindOverlap(query));
+    ASSERT_EQ(index.HolderBlocks(event.target), model.HolderBlocks(event.target));
+    if (step % 50 == 0) {
+      ASSERT_NO_FATAL_FAILURE(ExpectSameCounts(index, model));
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectSameCounts(index, model));
+  ASSERT_NO_FATAL_FAILURE(RemoveEverything(history, index, model));
+}
+
+// 200 seeds of 500 events for each way of counting: the shape of the history varies with the seed.
+void RunHistories(StoreCounting counting, uint64_t first_seed, uint64_t seeds) {
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
+    History history;
+    history.counting = counting;
+    history.hashing = static_cast<Hashing>(seed % 3);
+    history.targets = 1 + static_cast<int>(seed / 3 % 5);
+    history.contents = 1 + static_cast<int>(seed / 15 % 3);
+    history.max_blocks = seed % 4 == 0 ? 12 : 4;
+    history.removals = seed % 5 == 0 ? 0.25 : 0.5;
+    ASSERT_NO_FATAL_FAILURE(RunHistory(seed, history, 500));
+  }
+}
+
+TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnCountedHistories) {
+  RunHistories(StoreCounting::kCounted, 0, 200);
+}
+
+TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnSetHistories) {
+  RunHistories(StoreCounting::kSet, 1'000'000, 200);
+}
+
+}  // namespace
+}  // namespace kvrouter

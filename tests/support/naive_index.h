@@ -1,0 +1,164 @@
+#ifndef KVROUTER_TESTS_SUPPORT_NAIVE_INDEX_H_
+#define KVROUTER_TESTS_SUPPORT_NAIVE_INDEX_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/index/block_index.h"
+#include "kvrouter/events.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// What the block index has to say, from the rules in words: per target a map from engine hash to
+// the path of contents that it names. Slow and simple; shares no code with BlockIndex (only the
+// types of its answers).
+class NaiveIndex {
+ public:
+  using Path = std::vector<LocalBlockHash>;
+
+  ApplyResult Apply(const KvEvent& event) {
+    if (const auto* stored = std::get_if<Stored>(&event.data)) {
+      return Store(event.target, event.counting, *stored);
+    }
+    if (const auto* removed = std::get_if<Removed>(&event.data)) {
+      return Remove(event.target, event.counting, *removed);
+    }
+    ApplyResult result;
+    result.blocks_removed = static_cast<uint32_t>(HolderBlocks(event.target));
+    targets_.erase(event.target);
+    return result;
+  }
+
+  void RemoveTarget(Target target) { targets_.erase(target); }
+
+  std::vector<OverlapMatch> FindOverlap(std::span<const LocalBlockHash> query) const {
+    std::vector<OverlapMatch> matches;
+    for (const auto& [target, names] : targets_) {
+      const std::set<Path> held = HeldPaths(names);
+      uint32_t blocks = 0;
+      Path prefix;
+      for (const LocalBlockHash hash : query) {
+        prefix.push_back(hash);
+        if (!held.contains(prefix)) break;
+        ++blocks;
+      }
+      if (blocks > 0) matches.push_back({target, blocks});
+    }
+    return matches;
+  }
+
+  uint64_t HolderBlocks(Target target) const {
+    const auto it = targets_.find(target);
+    return it == targets_.end() ? 0 : HeldPaths(it->second).size();
+  }
+
+  uint64_t HolderBlocks() const {
+    uint64_t total = 0;
+    for (const auto& [target, names] : targets_) total += HeldPaths(names).size();
+    return total;
+  }
+
+  // Every held position and every position above one.
+  uint64_t UniqueBlocks() const {
+    std::set<Path> needed;
+    for (const auto& [target, names] : targets_) {
+      for (const auto& [hash, name] : names) {
+        for (Path path = name.path; !path.empty(); path.pop_back()) needed.insert(path);
+      }
+    }
+    return needed.size();
+  }
+
+  std::vector<EngineHash> NamesOf(Target target) const {
+    std::vector<EngineHash> result;
+    if (const auto it = targets_.find(target); it != targets_.end()) {
+      for (const auto& [hash, name] : it->second) result.push_back(hash);
+    }
+    return result;
+  }
+
+  // The path that a held hash names. REQUIRES: it is held.
+  Path PathOf(Target target, EngineHash hash) const { return targets_.at(target).at(hash).path; }
+
+ private:
+  struct Name {
+    Path path;
+    uint64_t stores = 1;
+  };
+  using Names = std::map<EngineHash, Name>;
+
+  static std::set<Path> HeldPaths(const Names& names) {
+    std::set<Path> held;
+    for (const auto& [hash, name] : names) held.insert(name.path);
+    return held;
+  }
+
+  ApplyResult Store(Target target, StoreCounting counting, const Stored& event) {
+    if (event.blocks.empty()) return {};
+    std::set<EngineHash> seen;
+    if (event.parent) seen.insert(*event.parent);
+    for (const StoredBlock& block : event.blocks) {
+      if (!seen.insert(block.engine_hash).second) return {.status = ApplyStatus::kInvalidBlock};
+    }
+    Names names = NamesCopy(target);
+    Path path;
+    if (event.parent) {
+      if (!names.contains(*event.parent)) return {.status = ApplyStatus::kParentBlockNotFound};
+      path = names.at(*event.parent).path;
+    }
+    const std::set<Path> held_before = HeldPaths(names);
+    ApplyResult result;
+    for (const StoredBlock& block : event.blocks) {
+      path.push_back(block.local_hash);
+      const auto it = names.find(block.engine_hash);
+      if (it == names.end()) {
+        names[block.engine_hash] = {path, 1};
+      } else if (it->second.path != path) {
+        return {.status = ApplyStatus::kInvalidBlock};
+      } else if (counting == StoreCounting::kCounted) {
+        ++it->second.stores;
+      }
+      if (held_before.contains(path)) {
+        ++result.blocks_duplicate;
+      } else {
+        ++result.blocks_stored;
+      }
+    }
+    targets_[target] = std::move(names);
+    return result;
+  }
+
+  ApplyResult Remove(Target target, StoreCounting counting, const Removed& event) {
+    ApplyResult result;
+    for (const EngineHash hash : event.engine_hashes) {
+      Names names = NamesCopy(target);
+      const auto it = names.find(hash);
+      if (it == names.end()) {
+        ++result.blocks_not_found;
+        result.status = ApplyStatus::kBlockNotFound;
+        continue;
+      }
+      const uint64_t held_before = HeldPaths(names).size();
+      if (counting == StoreCounting::kSet || --it->second.stores == 0) names.erase(it);
+      result.blocks_removed += static_cast<uint32_t>(held_before - HeldPaths(names).size());
+      targets_[target] = std::move(names);
+    }
+    return result;
+  }
+
+  Names NamesCopy(Target target) const {
+    const auto it = targets_.find(target);
+    return it == targets_.end() ? Names{} : it->second;
+  }
+
+  std::map<Target, Names> targets_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_TESTS_SUPPORT_NAIVE_INDEX_H_
