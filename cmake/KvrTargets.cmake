@@ -57,9 +57,17 @@ endfunction()
 
 # kvr_test(NAME SRCS x_test.cc DEPS ... LABELS unit [TIMEOUT seconds]) links gtest_main.
 # The working directory is the source root, so tests read tests/data by relative path. One binary is one ctest entry:
-# a test of ours takes milliseconds, a process start under a sanitizer does not.
+# a test of ours takes milliseconds, a process start under a sanitizer does not. A pure build leaves out tests of what it
+# does not build.
 function(kvr_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  if(KVR_PURE_ONLY)
+    foreach(dep ${T_DEPS})
+      if(NOT TARGET ${dep})
+        return()
+      endif()
+    endforeach()
+  endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
