@@ -1,0 +1,43 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "sim/wire/engine_command.h"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view what;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr std::array kCommands = {
+    Command{"engine", "serve simulated vLLM engines on real wires",
+            kvrouter::sim::RunEngineCommand},
+};
+
+void PrintUsage(std::FILE* out) {
+  fmt::print(out, "usage: kvrouter-sim COMMAND [options]\n\n");
+  for (const Command& command : kCommands) {
+    fmt::print(out, "  {:<10} {}\n", command.name, command.what);
+  }
+  fmt::print(out, "\nkvrouter-sim COMMAND --help lists the options of one.\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command.run(argc - 1, argv + 1);
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    PrintUsage(stdout);
+    return 0;
+  }
+  PrintUsage(stderr);
+  return 2;
+}

@@ -1,0 +1,155 @@
+#include "sim/wire/engine_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sim/wire/wire_fleet.h"
+
+namespace kvrouter::sim {
+namespace {
+
+struct EngineOptions {
+  FleetConfig fleet;
+  int64_t inter_token_us = 20'000;
+  std::string addresses_file;
+};
+
+void DefineModelOptions(CLI::App& app, EngineOptions& options) {
+  EngineConfig& model = options.fleet.model;
+  const std::map<std::string, EngineConfig::Service> services = {
+      {"fifo", EngineConfig::Service::kFifoPrefill},
+      {"batching", EngineConfig::Service::kContinuousBatching}};
+  app.add_option(
+         "--service", model.service,
+         "fifo: one prefill at a time, decode without limit; batching: steps with a token budget")
+      ->transform(CLI::CheckedTransformer(services));
+  app.add_option("--block-size", model.block_size_tokens, "tokens per KV block")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--blocks", model.capacity_blocks, "blocks per engine, 0 = unlimited")
+      ->capture_default_str();
+  app.add_option("--prefill-rate", model.prefill_tokens_per_s, "prefill tokens per model second")
+      ->check(CLI::Range(1.0, 1e12))
+      ->capture_default_str();
+  app.add_option("--inter-token-us", options.inter_token_us,
+                 "model microseconds between output tokens")
+      ->check(CLI::Range(int64_t{1}, int64_t{60'000'000}))
+      ->capture_default_str();
+  app.add_option("--token-budget", model.token_budget_per_step, "batching: tokens per step")
+      ->check(CLI::Range(1u, 1u << 24))
+      ->capture_default_str();
+  app.add_option("--max-running", model.max_running, "batching: requests per step")
+      ->check(CLI::Range(1u, 1u << 16))
+      ->capture_default_str();
+  app.add_option("--speedup", options.fleet.speedup, "model seconds per real second")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+}
+
+void DefineWireOptions(CLI::App& app, EngineOptions& options) {
+  FleetConfig& fleet = options.fleet;
+  const std::map<std::string, EventForm> event_forms = {{"array", EventForm::kArray},
+                                                        {"map", EventForm::kMap}};
+  const std::map<std::string, ReplayForm> replay_forms = {{"old", ReplayForm::kWithoutTopic},
+                                                          {"new", ReplayForm::kWithTopic}};
+  app.add_option("--engines", fleet.engines, "engines in this process")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  app.add_option("--model", fleet.model_name, "served model name")->capture_default_str();
+  app.add_option("--host", fleet.http_host, "address to bind, for HTTP and events")
+      ->capture_default_str();
+  app.add_option("--http-port", fleet.http_port,
+                 "HTTP port of the first engine, + i for engine i; 0 = any");
+  app.add_option("--events-port", fleet.live_port, "event (PUB) port, likewise");
+  app.add_option("--replay-port", fleet.replay_port, "replay (ROUTER) port, likewise");
+  app.add_option("--addresses-file", options.addresses_file,
+                 "JSON file for the bound addresses, written when all serve");
+  app.add_option("--topic", fleet.events.topic, "first frame of event messages");
+  app.add_option("--event-form", fleet.events.event_form,
+                 "events as array (until mid-2026) or map (default)")
+      ->transform(CLI::CheckedTransformer(event_forms));
+  app.add_option("--replay-form", fleet.events.replay_form,
+                 "replay answers without topic frame (old) or with it (new, default)")
+      ->transform(CLI::CheckedTransformer(replay_forms));
+  app.add_option("--buffer-batches", fleet.events.buffer_batches, "batches kept for replay")
+      ->capture_default_str();
+  app.add_option("--lose-live-every", fleet.events.lose_live_every,
+                 "fault injection: every Nth batch is kept for replay but not sent");
+  app.add_option("--max-live-requests", fleet.max_live_requests,
+                 "per engine; more are answered 503")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+}
+
+nlohmann::ordered_json AddressesJson(const WireFleet& fleet) {
+  nlohmann::ordered_json engines = nlohmann::ordered_json::array();
+  for (const EngineAddresses& engine : fleet.Addresses()) {
+    engines.push_back({{"http", engine.http}, {"events", engine.live}, {"replay", engine.replay}});
+  }
+  return {{"engines", engines}};
+}
+
+// Readers poll for the file: it appears whole or not at all.
+bool WriteWhole(const std::string& path, const std::string& text) {
+  const std::string unfinished = path + ".part";
+  std::ofstream out(unfinished, std::ios::trunc);
+  out << text << '\n';
+  out.close();
+  return out.good() && std::rename(unfinished.c_str(), path.c_str()) == 0;
+}
+
+int Serve(const EngineOptions& options) {
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGINT);
+  // Before any thread: all of them inherit the mask, so only sigwait below sees these signals.
+  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
+
+  WireFleet fleet(options.fleet);
+  if (const absl::Status status = fleet.Start(); !status.ok()) {
+    const std::string message(status.message().data(), status.message().size());
+    fmt::print(stderr, "kvrouter-sim engine: {}\n", message);
+    return 1;
+  }
+  for (const EngineAddresses& engine : fleet.Addresses()) {
+    fmt::print("http={} events={} replay={}\n", engine.http, engine.live, engine.replay);
+  }
+  std::fflush(stdout);
+  if (!options.addresses_file.empty() &&
+      !WriteWhole(options.addresses_file, AddressesJson(fleet).dump(2))) {
+    fmt::print(stderr, "kvrouter-sim engine: cannot write --addresses-file {}\n",
+               options.addresses_file);
+    return 1;
+  }
+  int signal = 0;
+  sigwait(&stop_signals, &signal);
+  fleet.Stop(std::chrono::milliseconds(200));
+  return 0;
+}
+
+}  // namespace
+
+int RunEngineCommand(int argc, char** argv) {
+  EngineOptions options;
+  CLI::App app("Serves simulated vLLM engines: events on ZMQ, completions and metrics on HTTP.",
+               "kvrouter-sim engine");
+  DefineModelOptions(app, options);
+  DefineWireOptions(app, options);
+  CLI::Option* hash_seed = app.add_option("--hash-seed", options.fleet.hash_seed,
+                                          "one seed for the block hashes of all engines (as "
+                                          "PYTHONHASHSEED does); default: random, each its own");
+  CLI11_PARSE(app, argc, argv);
+  options.fleet.same_hash_seed = hash_seed->count() > 0;
+  options.fleet.model.inter_token = std::chrono::microseconds(options.inter_token_us);
+  return Serve(options);
+}
+
+}  // namespace kvrouter::sim

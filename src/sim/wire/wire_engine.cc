@@ -1,0 +1,198 @@
+#include "sim/wire/wire_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "sim/wire/engine_hashes.h"
+#include "sim/wire/json_response.h"
+
+namespace kvrouter::sim {
+namespace {
+
+double WallTimeSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+HttpResponse StreamHead() {
+  return {.status = 200,
+          .content_type = "text/event-stream; charset=utf-8",
+          .headers = {{"cache-control", "no-cache"}},
+          .body = {}};
+}
+
+}  // namespace
+
+WireEngine::WireEngine(Config config, EventPublisher* publisher, size_t channel)
+    : config_(std::move(config)), publisher_(publisher), channel_(channel), model_(config_.model) {
+  PublishSnapshot();
+}
+
+void WireEngine::Submit(CompletionRequest request, std::shared_ptr<HttpResponder> responder,
+                        MonotonicTime now) {
+  if (live_.size() >= config_.max_live_requests) {
+    ++requests_refused_;
+    PublishSnapshot();
+    responder->Complete(
+        JsonResponse(503, ErrorBody(fmt::format("{} requests are live, the limit is {}",
+                                                live_.size(), config_.max_live_requests),
+                                    "service_unavailable", 503)));
+    return;
+  }
+  AdvanceTo(now);
+  const uint64_t id = next_request_id_++;
+  Live live;
+  live.block_hashes = ChainedEngineHashes(request.prompt_tokens, config_.model.block_size_tokens,
+                                          config_.hash_seed);
+  live.prompt_tokens = std::move(request.prompt_tokens);
+  live.responder = std::move(responder);
+  live.head = {.id = fmt::format("cmpl-{:016x}", id),
+               .model = config_.model_name,
+               .created_s = static_cast<int64_t>(WallTimeSeconds())};
+  live.usage.prompt_tokens = live.prompt_tokens.size();
+  live.max_tokens = request.max_tokens;
+  live.stream = request.stream;
+  live.include_usage = request.include_usage;
+  EngineRequest to_model{.id = id,
+                         .isl_tokens = live.prompt_tokens.size(),
+                         .osl_tokens = request.max_tokens,
+                         .block_hashes = live.block_hashes};
+  live_.emplace(id, std::move(live));
+  model_.Submit(std::move(to_model), now);
+  AdvanceTo(now);
+}
+
+void WireEngine::ResetPrefixCache(MonotonicTime now) {
+  AdvanceTo(now);
+  if (!model_.ResetPrefixCache()) return;
+  step_events_.emplace_back(WireCleared{});
+  PublishStep();
+  PublishSnapshot();
+}
+
+void WireEngine::AdvanceTo(MonotonicTime now) {
+  events_.clear();
+  model_.AdvanceTo(now, &events_);
+  MonotonicTime step{};
+  for (const EngineEvent& event : events_) {
+    if (event.at != step) PublishStep();
+    step = event.at;
+    std::visit([this](const auto& what) { Handle(what); }, event.what);
+  }
+  PublishStep();
+  PublishSnapshot();
+}
+
+void WireEngine::AbortDeserted(MonotonicTime now) {
+  std::vector<uint64_t> deserted;
+  for (const auto& [id, live] : live_) {
+    if (live.responder->Cancelled()) deserted.push_back(id);
+  }
+  if (deserted.empty()) return;
+  for (const uint64_t id : deserted) model_.Abort(id, now);
+  // What the model still has to say about them (blocks that were computed) needs their tokens.
+  AdvanceTo(now);
+  for (const uint64_t id : deserted) live_.erase(id);
+}
+
+EngineSnapshot WireEngine::Snapshot() const {
+  MutexLock lock(snapshot_mu_);
+  return snapshot_;
+}
+
+void WireEngine::Handle(const PrefillStarted& event) {
+  const auto it = live_.find(event.id);
+  if (it == live_.end()) return;
+  const uint64_t block_size_tokens = config_.model.block_size_tokens;
+  // The last token is always computed, so a prompt of full blocks is never cached whole.
+  const uint64_t usable_blocks =
+      std::min(event.hit_blocks, (it->second.usage.prompt_tokens - 1) / block_size_tokens);
+  it->second.usage.cached_tokens = usable_blocks * block_size_tokens;
+}
+
+void WireEngine::Handle(const BlocksStored& event) {
+  const auto it = live_.find(event.id);
+  KVR_CHECK(it != live_.end(), "blocks of unknown request {}", event.id);
+  const Live& live = it->second;
+  const uint64_t end = event.first_block + event.count;
+  KVR_CHECK(end <= live.block_hashes.size(), "blocks [{}, {}) of {}", event.first_block, end,
+            live.block_hashes.size());
+  WireStored stored;
+  stored.block_size_tokens = config_.model.block_size_tokens;
+  const auto hash = [&](uint64_t block) {
+    return live.block_hashes.begin() + static_cast<ptrdiff_t>(block);
+  };
+  const auto token = [&](uint64_t block) {
+    return live.prompt_tokens.begin() + static_cast<ptrdiff_t>(block * stored.block_size_tokens);
+  };
+  if (event.first_block > 0) stored.parent = *hash(event.first_block - 1);
+  stored.hashes.assign(hash(event.first_block), hash(end));
+  stored.token_ids.assign(token(event.first_block), token(end));
+  step_events_.emplace_back(std::move(stored));
+}
+
+void WireEngine::Handle(const BlocksRemoved& event) {
+  for (const EngineHash hash : event.hashes) step_events_.emplace_back(WireRemoved{hash});
+}
+
+void WireEngine::Handle(const FirstToken& event) {
+  const auto it = live_.find(event.id);
+  if (it == live_.end()) return;
+  if (it->second.stream) it->second.responder->Begin(StreamHead());
+  GrowOutput(it->second, 1);
+}
+
+void WireEngine::Handle(const TokensGenerated& event) {
+  const auto it = live_.find(event.id);
+  if (it != live_.end()) GrowOutput(it->second, event.output_tokens);
+}
+
+void WireEngine::Handle(const RequestFinished& event) {
+  const auto it = live_.find(event.id);
+  if (it == live_.end()) return;
+  Finish(it->second);
+  live_.erase(it);
+}
+
+void WireEngine::GrowOutput(Live& live, uint64_t output_tokens) {
+  if (output_tokens <= live.usage.completion_tokens) return;
+  const uint64_t new_tokens = output_tokens - live.usage.completion_tokens;
+  live.usage.completion_tokens = output_tokens;
+  if (!live.stream) return;
+  live.responder->Write(CompletionChunk(live.head, new_tokens, output_tokens == live.max_tokens));
+}
+
+void WireEngine::Finish(Live& live) {
+  GrowOutput(live, live.max_tokens);
+  if (!live.stream) {
+    live.responder->Complete(JsonResponse(200, CompletionBody(live.head, live.usage)));
+    return;
+  }
+  std::string tail;
+  if (live.include_usage) tail = UsageChunk(live.head, live.usage);
+  tail += kStreamEnd;
+  live.responder->Write(std::move(tail));
+  live.responder->End();
+}
+
+void WireEngine::PublishStep() {
+  if (step_events_.empty()) return;
+  publisher_->Publish(channel_, {.wall_time_s = WallTimeSeconds(),
+                                 .dp_rank = config_.dp_rank,
+                                 .events = std::exchange(step_events_, {})});
+}
+
+void WireEngine::PublishSnapshot() {
+  const EngineSnapshot snapshot{.totals = model_.Totals(),
+                                .gauges = model_.Gauges(),
+                                .capacity_blocks = config_.model.capacity_blocks,
+                                .requests_refused = requests_refused_};
+  MutexLock lock(snapshot_mu_);
+  snapshot_ = snapshot;
+}
+
+}  // namespace kvrouter::sim

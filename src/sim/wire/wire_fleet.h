@@ -1,0 +1,65 @@
+#ifndef KVROUTER_SIM_WIRE_WIRE_FLEET_H_
+#define KVROUTER_SIM_WIRE_WIRE_FLEET_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/model/engine_model.h"
+#include "sim/wire/event_publisher.h"
+
+namespace kvrouter::sim {
+
+struct FleetConfig {
+  uint32_t engines = 1;
+  EngineConfig model;
+  std::string model_name = "sim";
+  // Model seconds per real second. Everything an engine does is scaled by it; what happens around
+  // it (network, router) is not, so it looks this many times slower.
+  double speedup = 1;
+  // Bind addresses of engine 0; engine i takes each port + i. Port 0 ("*" in endpoints): any free
+  // one, for all.
+  std::string http_host = "127.0.0.1";
+  uint16_t http_port = 0;
+  uint16_t live_port = 0;
+  uint16_t replay_port = 0;
+  PublisherConfig events;  // endpoints are overwritten
+  bool same_hash_seed = false;
+  uint64_t hash_seed = 0;  // random per engine unless same_hash_seed
+  uint32_t max_live_requests = 4096;
+};
+
+struct EngineAddresses {
+  std::string http;  // "http://127.0.0.1:8000"
+  std::string live;  // "tcp://127.0.0.1:5557"
+  std::string replay;
+};
+
+// Simulated vLLM engines in one process. Per engine: an HTTP server with its own thread, which
+// parses requests; for all of them: one thread that drives the models in real time and answers, one
+// that owns the event sockets.
+//
+//   HTTP threads --commands--> fleet thread (models) --batches--> socket thread
+//
+// Thread safety: Start and Stop from one thread.
+class WireFleet {
+ public:
+  explicit WireFleet(FleetConfig config);
+  ~WireFleet();  // stops
+
+  // Binds everything, or says which address is taken.
+  absl::Status Start();
+  std::vector<EngineAddresses> Addresses() const;
+  void Stop(std::chrono::milliseconds grace);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter::sim
+
+#endif  // KVROUTER_SIM_WIRE_WIRE_FLEET_H_
