@@ -42,8 +42,8 @@ void DeclareRoute(CLI::App* app, Options* options) {
 }
 
 void Declare(CLI::App* app, Options* options) {
-  app->require_subcommand(1);
-  app->fallthrough();  // global options may also follow the command
+  app->require_subcommand(0, 1);  // none is told apart from an unknown one after parsing
+  app->fallthrough();             // global options may also follow the command
   Connection& connection = options->connection;
   app->add_option("--grpc", connection.grpc, "the daemon's gRPC door, HOST:PORT")
       ->envname("KVROUTER_GRPC")
@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return Fail(error.what());
   }
+  if (!options.command) return Fail("say what to do; kvrouterctl --help lists the commands");
   options.connection.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000));
   const absl::StatusOr<std::string> output = options.command();
