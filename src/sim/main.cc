@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <string_view>
 
-#include "sim/report/table_command.h"
 #include "sim/wire/engine_command.h"
 
 namespace {
@@ -18,7 +17,6 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"engine", "serve simulated vLLM engines on real wires",
             kvrouter::sim::RunEngineCommand},
-    Command{"table", "print the rows of several runs as one table", kvrouter::sim::RunTableCommand},
 };
 
 void PrintUsage(std::FILE* out) {
