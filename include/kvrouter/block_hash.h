@@ -16,8 +16,8 @@ namespace kvrouter {
 
 // What besides the tokens makes two blocks different. Empty means absent.
 struct BlockIdentity {
-  std::string_view lora_name;
-  std::string_view cache_salt;
+  std::string_view lora_name = {};
+  std::string_view cache_salt = {};
 };
 
 // 1337, plus XXH3(lora_name, seed 0) and XXH3(cache_salt, seed 1) for the non-empty ones, wrapping.

@@ -31,18 +31,18 @@ struct HashPrompt {
 // Per-request replacements of configuration. Ranges as in SchedulerConfig; out of range fails the request.
 // Parity: Dynamo router_config_override. Its deprecated overlap_score_weight is translated by the doors.
 struct ConfigOverride {
-  std::optional<double> overlap_score_credit;
-  std::optional<double> prefill_load_scale;
-  std::optional<double> router_temperature;
-  std::optional<bool> assume_kv_reuse;
-  std::optional<bool> track_prefill_tokens;
-  std::optional<double> shared_cache_multiplier;
+  std::optional<double> overlap_score_credit = {};
+  std::optional<double> prefill_load_scale = {};
+  std::optional<double> router_temperature = {};
+  std::optional<bool> assume_kv_reuse = {};
+  std::optional<bool> track_prefill_tokens = {};
+  std::optional<double> shared_cache_multiplier = {};
 };
 
 // A worker, or one rank of it.
 struct TargetSelector {
   WorkerId worker{};
-  std::optional<uint32_t> dp_rank;  // absent: any rank
+  std::optional<uint32_t> dp_rank = {};  // absent: any rank
 
   bool Matches(const Target& t) const { return t.worker == worker && (!dp_rank || *dp_rank == t.dp_rank); }
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "sim/report/table_command.h"
 #include "sim/wire/engine_command.h"
 
 namespace {
@@ -17,6 +18,7 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"engine", "serve simulated vLLM engines on real wires",
             kvrouter::sim::RunEngineCommand},
+    Command{"table", "print the rows of several runs as one table", kvrouter::sim::RunTableCommand},
 };
 
 void PrintUsage(std::FILE* out) {

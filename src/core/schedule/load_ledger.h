@@ -47,12 +47,12 @@ class LoadLedger {
     TargetSlot target{};
     // Sequence hashes of the prompt's full blocks; empty if active blocks are not tracked.
     // Borrowed.
-    std::span<const SequenceHash> chain;
+    std::span<const SequenceHash> chain = {};
     bool share_prefixes = true;   // false: nobody else's blocks are these, whatever their hashes
     uint64_t prefill_tokens = 0;  // prompt tokens the target must compute; 0 if not tracked
     uint64_t isl_tokens = 0;
     uint32_t block_size_tokens = 1;
-    std::optional<uint64_t> expected_output_tokens;
+    std::optional<uint64_t> expected_output_tokens = {};
   };
 
   struct Load {

@@ -35,7 +35,7 @@ namespace kvrouter {
 // One candidate as it is when scored. Inputs whose source does not exist yet stay at 0
 // (taint_multiplier: 1).
 struct CandidateInput {
-  Target target;
+  Target target = {};
   double device_overlap_blocks = 0;
   double host_overlap_blocks = 0;
   double disk_overlap_blocks = 0;    // disk and external

@@ -1,0 +1,96 @@
+#include "ctl/commands.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "ctl/exposition.h"
+#include "ctl/http_get.h"
+#include "ctl/metrics_report.h"
+#include "ctl/render.h"
+#include "ctl/router_client.h"
+#include "ctl/token_spec.h"
+
+namespace kvrouter::ctl {
+namespace {
+
+template <typename T>
+bool ParseWhole(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+absl::Status SetPin(const std::string& pin, v1::TargetSelector* selector) {
+  const std::string_view text = pin;
+  const size_t slash = text.find('/');
+  uint64_t worker_id = 0;
+  uint32_t dp_rank = 0;
+  if (!ParseWhole(text.substr(0, slash), &worker_id) ||
+      (slash != std::string_view::npos && !ParseWhole(text.substr(slash + 1), &dp_rank))) {
+    return absl::InvalidArgumentError(
+        fmt::format("--pin must be WORKER or WORKER/RANK, got \"{}\"", pin));
+  }
+  selector->set_worker_id(worker_id);
+  if (slash != std::string_view::npos) selector->set_dp_rank(dp_rank);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RouteRequest> ToMessage(const RouteOptions& options) {
+  KVR_ASSIGN_OR_RETURN(const std::vector<uint32_t> tokens, ReadTokens(options.tokens));
+  v1::RouteRequest request;
+  request.mutable_token_ids()->mutable_ids()->Add(tokens.begin(), tokens.end());
+  request.set_request_id(options.request_id);
+  request.set_model_name(options.model_name);
+  request.set_routing_group(options.routing_group);
+  request.set_lora_name(options.lora_name);
+  request.set_cache_salt(options.cache_salt);
+  request.set_advise_only(options.advise);
+  if (options.pin) KVR_RETURN_IF_ERROR(SetPin(*options.pin, request.mutable_pinned()));
+  if (options.expected_output_tokens) {
+    request.set_expected_output_tokens(*options.expected_output_tokens);
+  }
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ShowWorkers(const Connection& connection) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::ListResponse response, client.ListWorkers());
+  return connection.json ? WorkersJson(response) : WorkersText(response);
+}
+
+absl::StatusOr<std::string> RouteOnce(const Connection& connection, const RouteOptions& options) {
+  KVR_ASSIGN_OR_RETURN(const v1::RouteRequest request, ToMessage(options));
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::RouteResponse response, client.Route(request));
+  return connection.json ? RouteJson(response) : RouteText(response);
+}
+
+absl::StatusOr<std::string> FreeRequest(const Connection& connection,
+                                        const std::string& request_id) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::FreeResponse response, client.Free(request_id));
+  if (connection.json) return fmt::format("{{\"released\": {}}}\n", response.released());
+  if (response.released()) return std::string("released\n");
+  return absl::NotFoundError(fmt::format("no live booking under request id \"{}\"", request_id));
+}
+
+absl::StatusOr<std::string> ShowLoads(const Connection& connection) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::LoadsResponse response, client.Loads());
+  return connection.json ? LoadsJson(response) : LoadsText(response);
+}
+
+absl::StatusOr<std::string> ShowMetrics(const Connection& connection, const std::string& prefix) {
+  KVR_ASSIGN_OR_RETURN(const std::string body,
+                       HttpGet(connection.http, "/metrics", connection.timeout));
+  const std::vector<Sample> samples = ParseExposition(body);
+  if (prefix.empty()) return connection.json ? MetricsJson(samples) : MetricsText(samples);
+  return connection.json ? SeriesJson(samples, prefix) : SeriesText(samples, prefix);
+}
+
+}  // namespace kvrouter::ctl

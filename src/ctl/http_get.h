@@ -1,0 +1,19 @@
+#ifndef KVROUTER_CTL_HTTP_GET_H_
+#define KVROUTER_CTL_HTTP_GET_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace kvrouter::ctl {
+
+// The body of GET http://`host_port``path`. Errors: UNAVAILABLE when the server cannot be reached
+// or does not answer in time, INTERNAL for any status but 200; each names the address. Bodies over
+// 64 MiB are refused.
+absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::string& path,
+                                    std::chrono::milliseconds timeout);
+
+}  // namespace kvrouter::ctl
+
+#endif  // KVROUTER_CTL_HTTP_GET_H_

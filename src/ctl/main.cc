@@ -1,0 +1,111 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "ctl/commands.h"
+
+namespace {
+
+using kvrouter::ctl::Connection;
+using kvrouter::ctl::RouteOptions;
+using Command = std::function<absl::StatusOr<std::string>()>;
+
+struct Options {
+  Connection connection;
+  double timeout_s = 5;
+  RouteOptions route;
+  std::string free_id;
+  std::string metrics_prefix;
+  Command command;
+};
+
+void DeclareRoute(CLI::App* app, Options* options) {
+  CLI::App* route =
+      app->add_subcommand("route", "ask for a worker and book it; prints every candidate's cost");
+  RouteOptions& r = options->route;
+  route->add_option("--tokens", r.tokens, "1,2,3 | START-END | @FILE | @- (standard input)")
+      ->required();
+  route->add_option("--model", r.model_name, "model name (default: default)");
+  route->add_option("--group", r.routing_group, "routing group (default: default)");
+  route->add_option("--lora", r.lora_name, "LoRA adapter name");
+  route->add_option("--salt", r.cache_salt, "cache salt");
+  route->add_option("--request-id", r.request_id, "name of the booking (default: generated)");
+  route->add_option("--pin", r.pin, "WORKER or WORKER/RANK: use exactly this one");
+  route->add_option("--expected-output-tokens", r.expected_output_tokens,
+                    "how many tokens will be generated");
+  route->add_flag("--advise", r.advise, "only ask; book nothing");
+  route->callback([options] {
+    options->command = [options] { return RouteOnce(options->connection, options->route); };
+  });
+}
+
+void Declare(CLI::App* app, Options* options) {
+  app->require_subcommand(0, 1);  // none is told apart from an unknown one after parsing
+  app->fallthrough();             // global options may also follow the command
+  Connection& connection = options->connection;
+  app->add_option("--grpc", connection.grpc, "the daemon's gRPC door, HOST:PORT")
+      ->envname("KVROUTER_GRPC")
+      ->capture_default_str();
+  app->add_option("--http", connection.http, "the daemon's HTTP door, HOST:PORT (metrics)")
+      ->envname("KVROUTER_HTTP")
+      ->capture_default_str();
+  app->add_option("--timeout", options->timeout_s, "seconds to wait for an answer")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  app->add_flag("--json", connection.json, "JSON instead of tables");
+
+  app->add_subcommand("workers", "who is there, and is its event feed live")->callback([options] {
+    options->command = [options] { return ShowWorkers(options->connection); };
+  });
+  DeclareRoute(app, options);
+  CLI::App* free = app->add_subcommand("free", "end a booking");
+  free->add_option("ID", options->free_id, "request id")->required();
+  free->callback([options] {
+    options->command = [options] { return FreeRequest(options->connection, options->free_id); };
+  });
+  app->add_subcommand("loads", "load of every target as the scheduler sees it")
+      ->callback(
+          [options] { options->command = [options] { return ShowLoads(options->connection); }; });
+  CLI::App* metrics = app->add_subcommand("metrics", "hit rates, load and feeds from /metrics");
+  metrics->add_option("PREFIX", options->metrics_prefix, "show all series whose name begins so");
+  metrics->callback([options] {
+    options->command = [options] {
+      return ShowMetrics(options->connection, options->metrics_prefix);
+    };
+  });
+}
+
+int Fail(std::string_view message) {
+  // One line, whatever the message holds.
+  std::string line(message);
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  std::fprintf(stderr, "kvrouterctl: %s\n", line.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Asks a running kvrouterd.", "kvrouterctl");
+  Options options;
+  Declare(&app, &options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return Fail(error.what());
+  }
+  if (!options.command) return Fail("say what to do; kvrouterctl --help lists the commands");
+  options.connection.timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000));
+  const absl::StatusOr<std::string> output = options.command();
+  if (!output.ok()) {
+    return Fail({output.status().message().data(), output.status().message().size()});
+  }
+  std::fwrite(output->data(), 1, output->size(), stdout);
+  return 0;
+}

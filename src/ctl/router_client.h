@@ -1,0 +1,35 @@
+#ifndef KVROUTER_CTL_ROUTER_CLIENT_H_
+#define KVROUTER_CTL_ROUTER_CLIENT_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kvrouter/v1/router.pb.h"
+#include "kvrouter/v1/workers.pb.h"
+
+namespace kvrouter::ctl {
+
+// Blocking calls on a daemon's gRPC door. Each takes at most `timeout`. Errors are one line that
+// says which server, the code, the reason from the error's detail and, for a duplicate, where the
+// live booking is.
+class RouterClient {
+ public:
+  RouterClient(std::string host_port, std::chrono::milliseconds timeout);
+  ~RouterClient();
+
+  absl::StatusOr<v1::ListResponse> ListWorkers();
+  absl::StatusOr<v1::RouteResponse> Route(const v1::RouteRequest& request);
+  absl::StatusOr<v1::FreeResponse> Free(const std::string& request_id);
+  absl::StatusOr<v1::LoadsResponse> Loads();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrouter::ctl
+
+#endif  // KVROUTER_CTL_ROUTER_CLIENT_H_

@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/index/block_index.h"
+#include "support/index_driver.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr uint64_t kPromptBlocks = 40;
+
+// One sequence per prompt; all share the first 10 blocks.
+std::vector<LocalBlockHash> Prompt(uint64_t prompt) {
+  std::vector<LocalBlockHash> contents;
+  for (uint64_t i = 0; i < kPromptBlocks; ++i)
+    contents.push_back(LocalBlockHash{i < 10 ? i : prompt * 1000 + i});
+  return contents;
+}
+
+// A writer stores whole prompts for its target and drops them in different ways; at any time the
+// target holds a prefix of each prompt, so a lookup must see a whole number of stores.
+void Write(BlockIndex& index, uint64_t worker, int rounds) {
+  std::mt19937_64 random(worker);
+  KvEvent event;
+  event.target = IndexDriver::TargetOf(worker);
+  for (int round = 0; round < rounds; ++round) {
+    const uint64_t prompt = random() % 8;
+    const auto contents = Prompt(prompt);
+    Stored stored;
+    Removed removed;
+    for (const LocalBlockHash content : contents) {
+      const EngineHash hash{static_cast<uint64_t>(content) + (worker % 2) * 1'000'000};
+      stored.blocks.push_back({hash, content});
+      removed.engine_hashes.insert(removed.engine_hashes.begin(), hash);
+    }
+    event.data = stored;
+    ASSERT_EQ(index.Apply(event).status, ApplyStatus::kOk);
+    switch (round % 4) {
+      case 0:
+        event.data = Cleared{};
+        index.Apply(event);
+        break;
+      case 1:
+        index.RemoveTarget(event.target);
+        break;
+      default:
+        event.data = removed;
+        ASSERT_EQ(index.Apply(event).status, ApplyStatus::kOk);
+    }
+  }
+  index.RemoveTarget(event.target);
+}
+
+TEST(BlockIndexThreadsTest, LookupsSeeWholeEventsWhileWritersStoreAndDrop) {
+  BlockIndex index;
+  std::atomic<bool> stop{false};
+  std::atomic<int> torn{0};
+  std::atomic<int> lookups{0};
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 2; ++r) {
+    readers.emplace_back([&, r] {
+      std::mt19937_64 random(static_cast<uint64_t>(r) + 100);
+      std::vector<OverlapMatch> matches;
+      while (!stop || lookups < 100) {
+        index.FindOverlap(Prompt(random() % 8), &matches);
+        for (const OverlapMatch& match : matches) {
+          // 10: another prompt of this target; all: this one.
+          if (match.blocks != 10 && match.blocks != kPromptBlocks) ++torn;
+        }
+        index.Stats();
+        ++lookups;
+      }
+    });
+  }
+  std::vector<std::thread> writers;
+  for (uint64_t worker = 1; worker <= 3; ++worker) {
+    writers.emplace_back([&index, worker] { Write(index, worker, 400); });
+  }
+  for (std::thread& writer : writers) writer.join();
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(index.Stats().holder_blocks, 0);
+  EXPECT_EQ(index.Stats().unique_blocks, 0);
+  index.CheckInvariants();
+}
+
+}  // namespace
+}  // namespace kvrouter
