@@ -2,6 +2,7 @@
 #define KVROUTER_FEED_FEED_STATS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -17,27 +18,36 @@ enum class FeedState : uint8_t {
 };
 std::string_view FeedStateName(FeedState state);
 
-// Why a message, an event or part of one was not applied. Label values of kvrouter_feed_skipped_total.
+// Why a message, an event or part of one was not applied. Label values of
+// kvrouter_feed_skipped_total.
 enum class SkipReason : uint8_t {
-  kBadFraming,         // not 3 frames, or the sequence frame is not 8 bytes: message refused
-  kBadEnvelope,        // payload is not a batch, or bytes end early: message refused
-  kBadEvent,           // one event malformed: that event skipped
-  kUnknownTag,         // event type we do not know
-  kUnknownMedium,      // storage medium we do not know (fail closed)
-  kLowerTier,          // known tier that is not indexed yet
-  kOtherGroup,         // not a full-attention KV group
-  kLengthMismatch,     // token count != hashes * block size (sliding window, sparse groups)
-  kPlaceholder,        // store without tokens
-  kBlockSize,          // block size differs from the partition's
-  kPartialBlock,       // short page or partial block, and its later removal
-  kMultimodal,         // multimodal content whose identity is not known
-  kNonIntegerTokens,   // token items that are neither integers nor pairs
-  kRankOutOfRange,     // batch rank outside the worker's ranks
-  kDuplicateBatch,     // already applied: equal sequence and timestamp, or already replayed
-  kOversized,          // a length over the decoder's limits
+  kBadFraming,        // not 3 frames, or the sequence frame is not 8 bytes: message refused
+  kBadEnvelope,       // payload is not a batch, or bytes end early: message refused
+  kBadEvent,          // one event malformed: that event skipped
+  kUnknownTag,        // event type we do not know
+  kUnknownMedium,     // storage medium we do not know (fail closed)
+  kLowerTier,         // known tier that is not indexed yet
+  kOtherGroup,        // not a full-attention KV group
+  kLengthMismatch,    // token count != hashes * block size (sliding window, sparse groups)
+  kPlaceholder,       // store without tokens
+  kBlockSize,         // block size differs from the partition's
+  kPartialBlock,      // short page or partial block, and its later removal
+  kMultimodal,        // multimodal content whose identity is not known
+  kNonIntegerTokens,  // token items that are neither integers nor pairs
+  kRankOutOfRange,    // batch rank outside the worker's ranks
+  kDuplicateBatch,    // already applied: equal sequence and timestamp, or already replayed
+  kOversized,         // a length over the decoder's limits
+  kRemoteLocality,    // block lies elsewhere than at the publisher
+  kUnknownLora,       // adapter known only by its per-process number, which names nothing outside
 };
-inline constexpr int kSkipReasonCount = 16;
+inline constexpr int kSkipReasonCount = 18;
 std::string_view SkipReasonName(SkipReason reason);
+
+// Indexed by SkipReason.
+using SkipCounts = std::array<uint64_t, kSkipReasonCount>;
+inline void CountSkip(SkipReason reason, SkipCounts* counts) {
+  ++(*counts)[static_cast<size_t>(reason)];
+}
 
 // Monotone counters of one feed.
 struct FeedCounters {
@@ -48,10 +58,12 @@ struct FeedCounters {
   uint64_t restarts = 0;         // the engine began a new life on the same socket
   uint64_t replays_started = 0;
   uint64_t replays_completed = 0;
-  uint64_t replays_failed = 0;     // time-out, or history gone
+  uint64_t replays_failed = 0;  // time-out, or history gone
   uint64_t reconnects = 0;
-  uint64_t live_dropped = 0;       // live messages dropped because the buffer during a replay was full
-  std::array<uint64_t, kSkipReasonCount> skipped{};
+  uint64_t live_dropped = 0;  // live messages dropped because the buffer during a replay was full
+  uint64_t hash_memory_full =
+      0;  // hashes not remembered because a bounded memory was full (hash_memory.h)
+  SkipCounts skipped{};
 };
 
 }  // namespace kvrouter

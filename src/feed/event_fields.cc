@@ -1,0 +1,316 @@
+#include "feed/event_fields.h"
+
+#include <algorithm>
+
+namespace kvrouter {
+namespace {
+
+using Type = MsgpackCursor::Type;
+
+// Dynamo's front ends mark a salt like this, since a bare extra key could also be an adapter.
+constexpr std::string_view kSaltPrefix = "dynamo-cache-salt:";
+
+// Integers of either sign keep their 64-bit pattern. A digest is its last 8 bytes, big-endian:
+// engines that send integers send exactly those bits.
+bool ReadHash(MsgpackCursor* cursor, uint64_t* hash) {
+  MsgpackCursor::Int value;
+  if (cursor->ReadInt(&value)) {
+    *hash = value.bits;
+    return true;
+  }
+  std::string_view digest;
+  if (!cursor->ReadBinary(&digest) || digest.empty()) return false;
+  *hash = 0;
+  for (const char c : digest.substr(digest.size() - std::min<size_t>(digest.size(), 8))) {
+    *hash = (*hash << 8) | static_cast<uint8_t>(c);
+  }
+  return true;
+}
+
+bool ReadToken(MsgpackCursor* cursor, TokenId* token) {
+  MsgpackCursor::Int value;
+  if (!cursor->ReadInt(&value) || value.negative || value.bits > UINT32_MAX) return false;
+  *token = static_cast<TokenId>(value.bits);
+  return true;
+}
+
+// (t_j, t_j+1) -> t_j.
+bool ReadBigram(MsgpackCursor* cursor, TokenId* token) {
+  MsgpackCursor attempt = *cursor;
+  TokenId second = 0;
+  uint32_t items = 0;
+  if (!attempt.ReadArray(&items) || items != 2) return false;
+  if (!ReadToken(&attempt, token) || !ReadToken(&attempt, &second)) return false;
+  *cursor = attempt;
+  return true;
+}
+
+// A digest of an image or other item; a cache salt of that very shape is taken for one, as upstream
+// does.
+bool IsHexDigest(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+         });
+}
+
+bool IsNilOrEmpty(MsgpackCursor cursor) {
+  uint32_t count = 0;
+  if (cursor.ReadNil()) return true;
+  return (cursor.ReadArray(&count) || cursor.ReadMap(&count)) && count == 0;
+}
+
+}  // namespace
+
+bool EventFields::ReadPositional(uint32_t position, MsgpackCursor* cursor) {
+  if (kind_ == RawKind::kStored) return ReadStoredPosition(position, cursor);
+  if (kind_ == RawKind::kRemoved) {
+    if (position == 1) return ReadHashes(cursor);
+    if (position == 2) return ReadText(cursor, &event_->medium);
+    return ReadTailItem(cursor);
+  }
+  return cursor->Skip();
+}
+
+bool EventFields::ReadStoredPosition(uint32_t position, MsgpackCursor* cursor) {
+  switch (position) {
+    case 1:
+      return ReadHashes(cursor);
+    case 2:
+      return ReadParent(cursor);
+    case 3:
+      return ReadTokens(cursor);
+    case 4:
+      return ReadBlockSize(cursor);
+    case 5:
+      return ReadLoraNumber(cursor);
+    case 6:
+      return ReadText(cursor, &event_->medium);
+    case 7:
+      return ReadLoraSlot(cursor);
+    case 8:
+      return ReadExtraKeysLater(cursor);
+    default:
+      return ReadTailItem(cursor);
+  }
+}
+
+bool EventFields::ReadNamed(std::string_view key, MsgpackCursor* cursor) {
+  if (kind_ != RawKind::kStored && kind_ != RawKind::kRemoved) return cursor->Skip();
+  if (key == "block_hashes") return ReadHashes(cursor);
+  if (key == "medium") return ReadText(cursor, &event_->medium);
+  if (key == "group_idx") return ReadGroup(cursor);
+  if (key == "kv_cache_spec_kind") return ReadText(cursor, &event_->spec_kind);
+  if (key == "locality") return ReadText(cursor, &event_->locality);
+  if (kind_ == RawKind::kStored) {
+    if (key == "token_ids") return ReadTokens(cursor);
+    if (key == "parent_block_hash") return ReadParent(cursor);
+    if (key == "block_size") return ReadBlockSize(cursor);
+    if (key == "lora_id") return ReadLoraNumber(cursor);
+    if (key == "lora_name") return ReadText(cursor, &event_->lora_name);
+    if (key == "extra_keys") return ReadExtraKeysLater(cursor);
+    if (key == "cache_salt") return ReadText(cursor, &event_->cache_salt);
+    if (key == "metadata") return ReadMetadata(cursor);
+    if (key == "mm_keys" || key == "block_mm_infos") return ReadMultimodalInfos(cursor);
+  }
+  return cursor->Skip();
+}
+
+bool EventFields::Finish() {
+  if (kind_ == RawKind::kCleared) return true;
+  if (!has_hashes_) return false;
+  SettleTail();
+  if (extra_keys_) SettleExtraKeys();
+  return true;
+}
+
+bool EventFields::ReadHashes(MsgpackCursor* cursor) {
+  uint32_t count = 0;
+  if (has_hashes_ || !cursor->ReadArray(&count)) return false;
+  has_hashes_ = true;
+  event_->hashes = {static_cast<uint32_t>(batch_->hashes.size()), count};
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t hash = 0;
+    if (!ReadHash(cursor, &hash)) return false;
+    batch_->hashes.push_back(hash);
+  }
+  return true;
+}
+
+bool EventFields::ReadParent(MsgpackCursor* cursor) {
+  uint64_t hash = 0;
+  if (cursor->ReadNil()) return true;
+  if (!ReadHash(cursor, &hash)) return false;
+  event_->parent = hash;
+  return true;
+}
+
+bool EventFields::ReadTokens(MsgpackCursor* cursor) {
+  uint32_t count = 0;
+  if (cursor->ReadNil()) return true;
+  if (event_->tokens.count != 0 || !cursor->ReadArray(&count)) return false;
+  const size_t begin = batch_->tokens.size();
+  for (uint32_t i = 0; i < count; ++i) {
+    TokenId token = 0;
+    if (ReadToken(cursor, &token) || ReadBigram(cursor, &token)) {
+      batch_->tokens.push_back(token);
+    } else if (cursor->Skip()) {
+      event_->tokens_readable = false;
+    } else {
+      return false;
+    }
+  }
+  if (!event_->tokens_readable) batch_->tokens.resize(begin);
+  event_->tokens = {static_cast<uint32_t>(begin),
+                    static_cast<uint32_t>(batch_->tokens.size() - begin)};
+  return true;
+}
+
+bool EventFields::ReadBlockSize(MsgpackCursor* cursor) {
+  MsgpackCursor::Int value;
+  if (cursor->ReadNil()) return true;
+  if (!cursor->ReadInt(&value) || value.negative || value.bits > UINT32_MAX) return false;
+  event_->block_size_tokens = static_cast<uint32_t>(value.bits);
+  return true;
+}
+
+bool EventFields::ReadLoraNumber(MsgpackCursor* cursor) {
+  MsgpackCursor::Int value;
+  if (cursor->ReadInt(&value)) {
+    event_->has_lora_number = !value.negative && value.bits != 0;  // engines number adapters from 1
+    return true;
+  }
+  return cursor->Skip();
+}
+
+bool EventFields::ReadGroup(MsgpackCursor* cursor) {
+  MsgpackCursor::Int value;
+  if (cursor->ReadNil()) return true;
+  if (!cursor->ReadInt(&value) || value.negative) return false;
+  event_->group_idx = value.bits;
+  return true;
+}
+
+bool EventFields::ReadText(MsgpackCursor* cursor, std::string_view* out) {
+  return cursor->ReadNil() || cursor->ReadString(out);
+}
+
+// vLLM: adapter name. SGLang: a map of metadata for salted stores, or a list (component types),
+// which says nothing here.
+bool EventFields::ReadLoraSlot(MsgpackCursor* cursor) {
+  switch (cursor->Peek()) {
+    case Type::kString:
+      return cursor->ReadString(&event_->lora_name);
+    case Type::kMap:
+      return ReadMetadata(cursor);
+    default:
+      return cursor->Skip();
+  }
+}
+
+bool EventFields::ReadMetadata(MsgpackCursor* cursor) {
+  uint32_t pairs = 0;
+  if (!cursor->ReadMap(&pairs)) return cursor->Skip();
+  for (uint32_t i = 0; i < pairs; ++i) {
+    std::string_view key;
+    const bool named = cursor->ReadString(&key);
+    if (!named && !cursor->Skip()) return false;
+    if (named && key == "cache_salt") {
+      if (!ReadText(cursor, &event_->cache_salt)) return false;
+    } else if (!cursor->Skip()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool EventFields::ReadExtraKeysLater(MsgpackCursor* cursor) {
+  extra_keys_ = *cursor;
+  return cursor->Skip();
+}
+
+// One entry per block; anything in an entry means that tokens alone do not tell the block's
+// content.
+bool EventFields::ReadMultimodalInfos(MsgpackCursor* cursor) {
+  uint32_t count = 0;
+  if (!cursor->ReadArray(&count)) return cursor->Skip();
+  for (uint32_t block = 0; block < count; ++block) {
+    if (!IsNilOrEmpty(*cursor)) MarkMultimodal(block);
+    if (!cursor->Skip()) return false;
+  }
+  return true;
+}
+
+bool EventFields::ReadTailItem(MsgpackCursor* cursor) {
+  TailItem item;
+  item.type = cursor->Peek();
+  item.value = *cursor;
+  MsgpackCursor::Int number;
+  if (cursor->ReadInt(&number)) {
+    if (number.negative) return false;
+    item.number = number.bits;
+  } else if (!cursor->ReadString(&item.text) && !cursor->Skip()) {
+    return false;
+  }
+  if (tail_items_ < kMaxTailItems) tail_[tail_items_++] = item;
+  return true;
+}
+
+void EventFields::SettleTail() {
+  const auto is = [this](size_t i, Type type) {
+    return tail_[i].type == type || tail_[i].type == Type::kNil;
+  };
+  const bool by_position = tail_items_ >= 4 && is(0, Type::kInt) && is(1, Type::kString) &&
+                           is(2, Type::kInt) && is(3, Type::kString);
+  if (by_position) {
+    if (tail_[0].type == Type::kInt) event_->group_idx = tail_[0].number;
+    event_->spec_kind = tail_[1].text;
+    event_->locality = tail_[3].text;
+    return;
+  }
+  for (size_t i = 0; i < tail_items_; ++i) {
+    TailItem& item = tail_[i];
+    if (item.type == Type::kInt && !event_->group_idx) event_->group_idx = item.number;
+    if (item.type == Type::kString && event_->spec_kind.empty()) event_->spec_kind = item.text;
+    if (item.type == Type::kArray && kind_ == RawKind::kStored) ReadMultimodalInfos(&item.value);
+  }
+}
+
+// One entry per block: adapter name, multimodal items, salt (first block of a sequence only),
+// digest of embeddings. The bytes were stepped over once already, so nothing can end early here.
+void EventFields::SettleExtraKeys() {
+  uint32_t count = 0;
+  if (!extra_keys_->ReadArray(&count)) return;
+  for (uint32_t block = 0; block < count; ++block) SettleExtraKeyEntry(block, &*extra_keys_);
+}
+
+void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
+  uint32_t items = 1;  // a bare value stands for a list of one
+  cursor->ReadArray(&items);
+  bool adapter_seen = false;
+  std::string_view bare;
+  for (uint32_t i = 0; i < items; ++i) {
+    std::string_view text;
+    if (cursor->ReadNil()) continue;
+    if (!cursor->ReadString(&text)) {  // (item, offset) pair, embedding digest, or something newer
+      MarkMultimodal(block);
+      if (!cursor->Skip()) return;
+    } else if (!adapter_seen && text == event_->lora_name) {
+      adapter_seen = true;
+    } else if (text.starts_with(kSaltPrefix)) {
+      if (event_->cache_salt.empty()) event_->cache_salt = text.substr(kSaltPrefix.size());
+    } else if (!bare.empty() || block != 0 || event_->parent || IsHexDigest(text)) {
+      MarkMultimodal(block);  // older engines sent items without their offset
+    } else {
+      bare = text;
+    }
+  }
+  if (!bare.empty() && event_->cache_salt.empty()) event_->cache_salt = bare;
+}
+
+void EventFields::MarkMultimodal(uint32_t block) {
+  if (!event_->first_multimodal_block || block < *event_->first_multimodal_block) {
+    event_->first_multimodal_block = block;
+  }
+}
+
+}  // namespace kvrouter

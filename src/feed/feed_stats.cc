@@ -1,0 +1,63 @@
+#include "feed/feed_stats.h"
+
+namespace kvrouter {
+
+std::string_view FeedStateName(FeedState state) {
+  switch (state) {
+    case FeedState::kNone:
+      return "none";
+    case FeedState::kConnecting:
+      return "connecting";
+    case FeedState::kRecovering:
+      return "recovering";
+    case FeedState::kLive:
+      return "live";
+    case FeedState::kDegraded:
+      return "degraded";
+  }
+  return "invalid";
+}
+
+std::string_view SkipReasonName(SkipReason reason) {
+  switch (reason) {
+    case SkipReason::kBadFraming:
+      return "bad_framing";
+    case SkipReason::kBadEnvelope:
+      return "bad_envelope";
+    case SkipReason::kBadEvent:
+      return "bad_event";
+    case SkipReason::kUnknownTag:
+      return "unknown_tag";
+    case SkipReason::kUnknownMedium:
+      return "unknown_medium";
+    case SkipReason::kLowerTier:
+      return "lower_tier";
+    case SkipReason::kOtherGroup:
+      return "other_group";
+    case SkipReason::kLengthMismatch:
+      return "length_mismatch";
+    case SkipReason::kPlaceholder:
+      return "placeholder";
+    case SkipReason::kBlockSize:
+      return "block_size";
+    case SkipReason::kPartialBlock:
+      return "partial_block";
+    case SkipReason::kMultimodal:
+      return "multimodal";
+    case SkipReason::kNonIntegerTokens:
+      return "non_integer_tokens";
+    case SkipReason::kRankOutOfRange:
+      return "rank_out_of_range";
+    case SkipReason::kDuplicateBatch:
+      return "duplicate_batch";
+    case SkipReason::kOversized:
+      return "oversized";
+    case SkipReason::kRemoteLocality:
+      return "remote_locality";
+    case SkipReason::kUnknownLora:
+      return "unknown_lora";
+  }
+  return "invalid";
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,204 @@
+#include "feed/rank_filter.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "kvrouter/block_hash.h"
+
+namespace kvrouter {
+namespace {
+
+char AsciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+bool EqualsIgnoringCase(std::string_view text, std::string_view upper) {
+  return text.size() == upper.size() &&
+         std::equal(text.begin(), text.end(), upper.begin(),
+                    [](char a, char b) { return AsciiUpper(a) == b; });
+}
+
+bool IsFullAttention(std::string_view kind) {
+  return kind == "full_attention" || kind == "mla_attention" || kind == "sink_full_attention";
+}
+
+}  // namespace
+
+std::optional<StorageTier> TierOf(std::string_view medium) {
+  static constexpr std::pair<std::string_view, StorageTier> kMedia[] = {
+      {"GPU", StorageTier::kDevice},
+      {"DEVICE", StorageTier::kDevice},
+      {"CPU", StorageTier::kHostPinned},
+      {"CPU_PINNED", StorageTier::kHostPinned},
+      {"CPU_TIER1", StorageTier::kHostPinned},
+      {"CPU_TIER2", StorageTier::kDisk},
+      {"DISK", StorageTier::kDisk},
+      {"NVME", StorageTier::kDisk},
+      {"STORAGE", StorageTier::kDisk},
+      {"FS", StorageTier::kDisk},
+      {"OBJ", StorageTier::kExternal},
+      {"EXTERNAL", StorageTier::kExternal},
+      {"NETWORK", StorageTier::kExternal},
+      {"REMOTE", StorageTier::kExternal},
+      {"SHARED", StorageTier::kExternal},
+  };
+  if (medium.empty()) return StorageTier::kDevice;
+  for (const auto& [name, tier] : kMedia) {
+    if (EqualsIgnoringCase(medium, name)) return tier;
+  }
+  return std::nullopt;
+}
+
+std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& event,
+                                        FeedCounters* counters) {
+  const auto skip = [&](SkipReason reason) -> std::optional<Stored> {
+    CountSkip(reason, &counters->skipped);
+    return std::nullopt;
+  };
+  if (const auto reason = WrongScope(event)) return skip(*reason);
+  const std::optional<StorageTier> tier = TierOf(event.medium);
+  if (!tier) return skip(SkipReason::kUnknownMedium);
+  if (event.hashes.count == 0) return std::nullopt;  // says nothing
+  const bool on_device = *tier == StorageTier::kDevice;
+  const std::span<const uint64_t> hashes = batch.Hashes(event);
+  if (event.tokens.count == 0 && event.tokens_readable) {
+    if (on_device) Remember(hashes, SkipReason::kPlaceholder, counters);
+    return skip(SkipReason::kPlaceholder);
+  }
+  if (!on_device) return skip(SkipReason::kLowerTier);
+  if (const auto reason = Unusable(batch, event)) {
+    Remember(hashes, *reason, counters);
+    return skip(*reason);
+  }
+
+  size_t usable_blocks = hashes.size();
+  if (event.first_multimodal_block && *event.first_multimodal_block < hashes.size()) {
+    usable_blocks = *event.first_multimodal_block;
+    Remember(hashes.subspan(usable_blocks), SkipReason::kMultimodal, counters);
+    CountSkip(SkipReason::kMultimodal, &counters->skipped);
+    if (usable_blocks == 0) return std::nullopt;
+  }
+  if (event.group_idx && !main_group_) main_group_ = event.group_idx;
+  foreign_block_size_tokens_ = 0;
+
+  const std::span<const uint64_t> kept = hashes.first(usable_blocks);
+  const uint64_t salt_part = SaltPart(event);
+  RememberSalt(kept, salt_part, counters);
+  std::vector<LocalBlockHash> local;
+  AppendLocalBlockHashes(
+      batch.Tokens(event).first(usable_blocks * block_size_tokens_), block_size_tokens_,
+      BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part, &local);
+  Stored stored;
+  if (event.parent) stored.parent = EngineHash{*event.parent};
+  stored.blocks.reserve(usable_blocks);
+  for (size_t i = 0; i < usable_blocks; ++i) {
+    if (!skipped_blocks_.Empty()) skipped_blocks_.Erase(kept[i]);  // now it means an indexed block
+    stored.blocks.push_back({.engine_hash = EngineHash{kept[i]}, .local_hash = local[i]});
+  }
+  return stored;
+}
+
+std::optional<Removed> RankFilter::Remove(const RawBatch& batch, const RawEvent& event,
+                                          FeedCounters* counters) {
+  const auto skip = [&](SkipReason reason) -> std::optional<Removed> {
+    CountSkip(reason, &counters->skipped);
+    return std::nullopt;
+  };
+  if (const auto reason = WrongScope(event)) return skip(*reason);
+  const std::optional<StorageTier> tier = TierOf(event.medium);
+  if (!tier) return skip(SkipReason::kUnknownMedium);
+  if (*tier != StorageTier::kDevice) return skip(SkipReason::kLowerTier);
+  if (event.hashes.count == 0) return std::nullopt;
+  Removed removed;
+  removed.engine_hashes.reserve(event.hashes.count);
+  std::optional<SkipReason> swallowed;
+  for (const uint64_t hash : batch.Hashes(event)) {
+    if (!salts_.Empty()) salts_.Release(hash);
+    std::optional<SkipReason> reason;
+    if (!skipped_blocks_.Empty()) reason = skipped_blocks_.Release(hash);
+    if (reason) {
+      swallowed = reason;
+    } else {
+      removed.engine_hashes.push_back(EngineHash{hash});
+    }
+  }
+  if (swallowed) CountSkip(*swallowed, &counters->skipped);
+  if (removed.engine_hashes.empty()) return std::nullopt;
+  return removed;
+}
+
+void RankFilter::OnCleared() {
+  skipped_blocks_.Clear();
+  salts_.Clear();
+}
+
+std::optional<SkipReason> RankFilter::WrongScope(const RawEvent& event) {
+  if (!event.locality.empty() && !EqualsIgnoringCase(event.locality, "LOCAL")) {
+    return SkipReason::kRemoteLocality;
+  }
+  if (!IsMainGroup(event)) return SkipReason::kOtherGroup;
+  return std::nullopt;
+}
+
+bool RankFilter::IsMainGroup(const RawEvent& event) {
+  if (!event.spec_kind.empty()) {
+    const bool full = IsFullAttention(event.spec_kind);
+    if (event.group_idx && (group_is_full_attention_.size() < kMaxGroups ||
+                            group_is_full_attention_.contains(*event.group_idx))) {
+      group_is_full_attention_[*event.group_idx] = full;
+    }
+    if (!full) return false;
+  }
+  if (!event.group_idx) return true;
+  if (main_group_) return *event.group_idx == *main_group_;
+  if (!event.spec_kind.empty()) return true;
+  const auto known = group_is_full_attention_.find(*event.group_idx);
+  if (known != group_is_full_attention_.end()) return known->second;
+  return *event.group_idx ==
+         0;  // engines that number groups without naming kinds; the length rule judges its stores
+}
+
+std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawEvent& event) {
+  if (!event.tokens_readable) return SkipReason::kNonIntegerTokens;
+  const std::span<const uint64_t> hashes = batch.Hashes(event);
+  if (event.block_size_tokens != block_size_tokens_) {
+    // One short block may be the unfinished end of a sequence. An engine with smaller blocks shows
+    // that by announcing several of them at once.
+    const bool short_end = hashes.size() == 1 && event.tokens.count == event.block_size_tokens &&
+                           event.block_size_tokens < block_size_tokens_;
+    if (short_end && foreign_block_size_tokens_ == 0) return SkipReason::kPartialBlock;
+    foreign_block_size_tokens_ = event.block_size_tokens;
+    return SkipReason::kBlockSize;
+  }
+  if (event.tokens.count != uint64_t{event.hashes.count} * block_size_tokens_) {
+    return SkipReason::kLengthMismatch;
+  }
+  if (event.has_lora_number && event.lora_name.empty()) return SkipReason::kUnknownLora;
+  if (event.parent && !skipped_blocks_.Empty()) return skipped_blocks_.Find(*event.parent);
+  return std::nullopt;
+}
+
+void RankFilter::Remember(std::span<const uint64_t> hashes, SkipReason reason,
+                          FeedCounters* counters) {
+  for (const uint64_t hash : hashes) {
+    if (!skipped_blocks_.Add(hash, reason)) ++counters->hash_memory_full;
+  }
+}
+
+uint64_t RankFilter::SaltPart(const RawEvent& event) const {
+  if (!event.cache_salt.empty()) {
+    return BlockSeed({.lora_name = {}, .cache_salt = event.cache_salt}) - BlockSeed({});
+  }
+  if (!event.parent || salts_.Empty()) return 0;
+  return salts_.Find(*event.parent).value_or(0);
+}
+
+void RankFilter::RememberSalt(std::span<const uint64_t> hashes, uint64_t salt_part,
+                              FeedCounters* counters) {
+  if (salt_part == 0) return;
+  for (const uint64_t hash : hashes) {
+    if (!salts_.Add(hash, salt_part)) ++counters->hash_memory_full;
+  }
+}
+
+}  // namespace kvrouter

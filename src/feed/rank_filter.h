@@ -1,0 +1,83 @@
+#ifndef KVROUTER_FEED_RANK_FILTER_H_
+#define KVROUTER_FEED_RANK_FILTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "feed/event_codec.h"
+#include "feed/feed_stats.h"
+#include "feed/hash_memory.h"
+#include "kvrouter/events.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// Decides which of one rank's raw events enter the index, and computes content hashes for those
+// that do.
+//
+// In: full blocks, on device, of the rank's main KV group, whose content is known from tokens,
+// adapter and salt. Everything else is skipped and counted. A skipped main-group device block is
+// remembered, for two reasons: its later removal must not reach the index (same hash, other
+// meaning), and a store that continues it is skipped for the same reason instead of looking like
+// lost history.
+//
+// Main group: engines with several KV groups announce each block once per group, under one hash,
+// and evict per group. The first full-attention group that stores a usable block is taken; the
+// others say nothing new about the prefix. Stores tell their group's kind; removals only its
+// number.
+//
+// Salt: engines name the salt with the first block of a sequence only; the blocks that continue it
+// inherit it here.
+//
+// Thread-compatible. Memory is bounded by kMaxRememberedHashes per kind of note.
+class RankFilter {
+ public:
+  static constexpr size_t kMaxRememberedHashes = 1u << 18;
+  static constexpr size_t kMaxGroups = 64;
+
+  // REQUIRES: block_size_tokens > 0.
+  explicit RankFilter(uint32_t block_size_tokens)
+      : block_size_tokens_(block_size_tokens),
+        skipped_blocks_(kMaxRememberedHashes),
+        salts_(kMaxRememberedHashes) {}
+
+  // What is left of the event for the index; nothing if all of it was skipped. Reasons go to
+  // *counters.
+  std::optional<Stored> Store(const RawBatch& batch, const RawEvent& event, FeedCounters* counters);
+  std::optional<Removed> Remove(const RawBatch& batch, const RawEvent& event,
+                                FeedCounters* counters);
+
+  // The rank holds nothing any more. Group kinds are of the model and stay.
+  void OnCleared();
+
+  // Another block size than ours was seen and no block of ours since: 0 = no.
+  uint32_t ForeignBlockSize() const { return foreign_block_size_tokens_; }
+
+ private:
+  // Why the event is not for us at all, whatever blocks it names.
+  std::optional<SkipReason> WrongScope(const RawEvent& event);
+  bool IsMainGroup(const RawEvent& event);
+  // Why none of its blocks can be indexed.
+  std::optional<SkipReason> Unusable(const RawBatch& batch, const RawEvent& event);
+  void Remember(std::span<const uint64_t> hashes, SkipReason reason, FeedCounters* counters);
+  uint64_t SaltPart(const RawEvent& event) const;
+  void RememberSalt(std::span<const uint64_t> hashes, uint64_t salt_part, FeedCounters* counters);
+
+  const uint32_t block_size_tokens_;
+  std::optional<uint64_t> main_group_;
+  absl::flat_hash_map<uint64_t, bool> group_is_full_attention_;
+  HashMemory<SkipReason> skipped_blocks_;
+  HashMemory<uint64_t> salts_;  // the salt's part of the block seed
+  uint32_t foreign_block_size_tokens_ = 0;
+};
+
+// Case-insensitive; absent is the device. Nothing for a medium we do not know.
+std::optional<StorageTier> TierOf(std::string_view medium);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_FEED_RANK_FILTER_H_
