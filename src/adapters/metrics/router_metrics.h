@@ -2,6 +2,7 @@
 #define KVROUTER_ADAPTERS_METRICS_ROUTER_METRICS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,11 +20,25 @@ struct MetricsConfig {
   std::string version;
 };
 
+// What the HTTP server counts, handed over by the daemon since adapters do not know each other.
+struct HttpFigures {
+  uint64_t requests = 0;
+  uint64_t connections_refused = 0;
+  uint64_t timeouts = 0;
+  uint64_t bad_requests = 0;
+  uint64_t streams_overflowed = 0;
+};
+
 // Every metric name, help text and bucket of the daemon, in router_metrics.cc.
 //
-// Two kinds: counters and histograms that OnDecision moves (handles resolved once, at construction), and families that
-// are read from the sources below at each scrape, so that no series outlives its worker. Every family is present, at 0
-// where it has no labels of workers, before the first request.
+// The hit rule, one for histogram and counters so that they cannot drift apart: a decision that
+// booked, with isl_blocks > 0, adds its effective overlap (fractions kept) and its isl_blocks to
+// the counters and observes their ratio once.
+//
+// Two kinds: counters and histograms that OnDecision moves (handles resolved once, at
+// construction), and families that are read from the sources below at each scrape, so that no
+// series outlives its worker. Every family is present, at 0 where it has no labels of workers,
+// before the first request.
 //
 // Thread safety: OnDecision and Text are thread-safe. SetSources: once, before the first Text.
 class RouterMetrics final : public DecisionSink {
@@ -37,6 +52,8 @@ class RouterMetrics final : public DecisionSink {
     const RoutingService* service = nullptr;
     const FeedMonitor* feeds = nullptr;
     const WorkerRegistry* workers = nullptr;
+    std::function<HttpFigures()> http;
+    std::function<bool()> ready;  // as /ready answers
   };
   void SetSources(Sources sources);
 

@@ -1,0 +1,90 @@
+#include "adapters/metrics/metric_families.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <sstream>
+#include <utility>
+
+#include "base/check.h"
+
+namespace kvrouter {
+namespace {
+
+// Length of the UTF-8 sequence at `at`, 0 if there is none (overlong, surrogate, cut short, stray
+// byte).
+size_t SequenceLength(std::string_view text, size_t at) {
+  const auto byte = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(at);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xC2 && lead <= 0xDF   ? 2
+                        : (lead & 0xF0) == 0xE0        ? 3
+                        : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                       : 0;
+  if (length == 0 || text.size() - at < length) return 0;
+  for (size_t i = at + 1; i < at + length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(at + 1);
+  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
+  const bool surrogate = lead == 0xED && second >= 0xA0;
+  const bool too_large = lead == 0xF4 && second >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+}  // namespace
+
+std::string ValidUtf8(std::string text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = SequenceLength(text, at);
+    if (length == 0) text[at] = '?';
+    at += length == 0 ? 1 : length;
+  }
+  return text;
+}
+
+void MetricFamilies::Open(std::string_view name, std::string_view help,
+                          prometheus::MetricType type) {
+  families_.push_back(
+      {.name = std::string(name), .help = std::string(help), .type = type, .metric = {}});
+}
+
+void MetricFamilies::Counter(std::string_view name, std::string_view help) {
+  Open(name, help, prometheus::MetricType::Counter);
+}
+
+void MetricFamilies::Gauge(std::string_view name, std::string_view help) {
+  Open(name, help, prometheus::MetricType::Gauge);
+}
+
+void MetricFamilies::Histogram(std::string_view name, std::string_view help) {
+  Open(name, help, prometheus::MetricType::Histogram);
+}
+
+void MetricFamilies::Add(double value, MetricLabels labels) {
+  KVR_CHECK(!families_.empty(), "no family open");
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  for (auto& label : metric.label) label.value = ValidUtf8(std::move(label.value));
+  if (families_.back().type == prometheus::MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  families_.back().metric.push_back(std::move(metric));
+}
+
+void MetricFamilies::AddHistogram(prometheus::ClientMetric collected, MetricLabels labels) {
+  KVR_CHECK(!families_.empty() && families_.back().type == prometheus::MetricType::Histogram,
+            "no histogram family open");
+  collected.label = std::move(labels);
+  for (auto& label : collected.label) label.value = ValidUtf8(std::move(label.value));
+  families_.back().metric.push_back(std::move(collected));
+}
+
+std::string MetricFamilies::Text() const {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, families_);
+  return std::move(out).str();
+}
+
+}  // namespace kvrouter

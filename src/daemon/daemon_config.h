@@ -1,0 +1,46 @@
+#ifndef KVROUTER_DAEMON_DAEMON_CONFIG_H_
+#define KVROUTER_DAEMON_DAEMON_CONFIG_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "adapters/grpc/grpc_server.h"
+#include "adapters/http/http_server.h"
+#include "adapters/metrics/router_metrics.h"
+#include "adapters/zmq/zmq_event_source.h"
+#include "kvrouter/config.h"
+#include "kvrouter/worker.h"
+#include "service/routing_service.h"
+
+namespace kvrouter {
+
+// Everything the daemon is told at start, as plain data. The defaults of the product are here and
+// in the parts' own configs; option_table.cc reads them from a default-constructed DaemonConfig, so
+// there is no second list.
+struct DaemonConfig {
+  DaemonConfig() {
+    http.listen = "127.0.0.1:8092";
+    grpc.listen = "127.0.0.1:8093";
+  }
+
+  RouterConfig router;
+  ServiceConfig service;
+  GrpcServerConfig grpc;
+  HttpServerConfig http;
+  ZmqEventSourceConfig zmq;
+  MetricsConfig metrics;
+  std::vector<WorkerSpec> workers;
+
+  std::string addresses_file;  // empty: not written
+  std::string log_level = "info";
+  // /ready waits at most this long for the event feeds' first replay.
+  std::chrono::milliseconds ready_bound{10000};
+  // How long running calls may take to finish at the end. Together with what follows it stays under
+  // 5 s.
+  std::chrono::milliseconds shutdown_grace{2500};
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DAEMON_DAEMON_CONFIG_H_

@@ -1,0 +1,373 @@
+#include "daemon/option_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "adapters/http/http_format.h"
+
+namespace kvrouter {
+namespace {
+
+absl::Status Want(std::string_view range) {
+  return absl::InvalidArgumentError(fmt::format("want {}", range));
+}
+
+template <typename Number>
+bool ParseNumber(std::string_view text, Number* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// ---- Row builders: `field` maps a DaemonConfig to the setting's place in it. ----
+
+constexpr double kUnbounded = std::numeric_limits<double>::max();
+
+template <typename Field>
+Option Real(std::string name, std::string environment, Field field, double max, std::string help) {
+  std::string range =
+      max == kUnbounded ? "a finite number >= 0" : fmt::format("a number in 0..{}", max);
+  const auto set = [field, max, range](std::string_view text,
+                                       DaemonConfig* config) -> absl::Status {
+    double value = 0;
+    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0 || value > max)
+      return Want(range);
+    field(*config) = value;
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    return fmt::format("{}", field(copy));
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+// Whole numbers and durations (in the unit of the field's type, which the name ends in).
+template <typename Field>
+Option Whole(std::string name, std::string environment, Field field, uint64_t min, uint64_t max,
+             std::string help) {
+  using Value = std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>;
+  std::string range = fmt::format("a whole number in {}..{}", min, max);
+  const auto set = [field, min, max, range](std::string_view text,
+                                            DaemonConfig* config) -> absl::Status {
+    uint64_t value = 0;
+    if (!ParseNumber(text, &value) || value < min || value > max) return Want(range);
+    if constexpr (std::is_integral_v<Value>) {
+      field(*config) = static_cast<Value>(value);
+    } else {
+      field(*config) = Value(static_cast<typename Value::rep>(value));
+    }
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    if constexpr (std::is_integral_v<Value>) {
+      return fmt::format("{}", field(copy));
+    } else {
+      return fmt::format("{}", field(copy).count());
+    }
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+template <typename Field>
+Option Switch(std::string name, std::string environment, Field field, std::string help) {
+  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
+    const std::string value = Lower(text);
+    const bool yes = value == "true" || value == "1" || value == "yes" || value == "on";
+    const bool no = value == "false" || value == "0" || value == "no" || value == "off";
+    if (!yes && !no) return Want("true or false");
+    field(*config) = yes;
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    return std::string(field(copy) ? "true" : "false");
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), "true or false", true, set, get};
+}
+
+// Free text; `check` may refuse it.
+template <typename Field, typename Check>
+Option Words(std::string name, std::string environment, Field field, std::string range, Check check,
+             std::string help) {
+  const auto set = [field, range, check](std::string_view text,
+                                         DaemonConfig* config) -> absl::Status {
+    if (!check(text)) return Want(range);
+    field(*config) = std::string(text);
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    return field(copy);
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+bool Anything(std::string_view) { return true; }
+bool IsHostPort(std::string_view text) { return ParseHostPort(text).ok(); }
+bool IsLogLevel(std::string_view text) {
+  static constexpr std::array<std::string_view, 6> kLevels = {"trace", "debug", "info",
+                                                              "warn",  "error", "off"};
+  return std::find(kLevels.begin(), kLevels.end(), text) != kLevels.end();
+}
+
+Option DecisionDetailOption() {
+  return {"decision-detail",
+          "KVROUTER_DECISION_DETAIL",
+          "How much of each decision is kept for explanation: full (cost terms of all candidates, "
+          "at most 64) or winner.",
+          "full or winner",
+          false,
+          [](std::string_view text, DaemonConfig* config) -> absl::Status {
+            if (text != "full" && text != "winner") return Want("full or winner");
+            config->router.decision_detail =
+                text == "full" ? DecisionDetail::kFull : DecisionDetail::kWinner;
+            return absl::OkStatus();
+          },
+          [](const DaemonConfig& config) {
+            return std::string(config.router.decision_detail == DecisionDetail::kFull ? "full"
+                                                                                      : "winner");
+          }};
+}
+
+#define FIELD(path) \
+  [](DaemonConfig & c) -> auto& { return c.path; }
+
+constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kMaxBytes = uint64_t{1}
+                               << 31;  // one message; gRPC's own limit is a signed 32-bit number
+constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
+constexpr uint64_t kYearSeconds = 365ull * 24 * 3600;
+
+void AddDoors(std::vector<Option>* table) {
+  table->push_back(Words("http-listen", "KVROUTER_HTTP_LISTEN", FIELD(http.listen), "HOST:PORT",
+                         IsHostPort,
+                         "Address of /metrics, /live and /ready; port 0 takes a free one."));
+  table->push_back(Words("grpc-listen", "KVROUTER_GRPC_LISTEN", FIELD(grpc.listen), "HOST:PORT",
+                         IsHostPort, "Address of the gRPC services; port 0 takes a free one."));
+  table->push_back(Words(
+      "addresses-file", "KVROUTER_ADDRESSES_FILE", FIELD(addresses_file), "a path, or empty",
+      Anything,
+      "File that gets the bound addresses once both doors are open, as lines http=HOST:PORT and "
+      "grpc=HOST:PORT; empty: none."));
+  table->push_back(Words("log-level", "KVROUTER_LOG_LEVEL", FIELD(log_level),
+                         "trace, debug, info, warn, error or off", IsLogLevel,
+                         "Least severe log lines that are written (stderr)."));
+  table->push_back(Whole("ready-bound-ms", "KVROUTER_READY_BOUND_MS", FIELD(ready_bound), 0, kDayMs,
+                         "Longest wait of /ready for the event feeds' first replay, in ms."));
+  table->push_back(Whole("shutdown-grace-ms", "KVROUTER_SHUTDOWN_GRACE_MS", FIELD(shutdown_grace),
+                         0, 4000,
+                         "How long running calls may take to finish after SIGTERM, in ms."));
+}
+
+void AddRouting(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Real("router-kv-overlap-score-credit", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT",
+                   FIELD(router.scheduler.weights.overlap_score_credit), kUnbounded,
+                   "Credit per prompt block already on the worker's device, in blocks."));
+  t.push_back(
+      Real("router-kv-overlap-score-credit-decay", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY",
+           FIELD(router.scheduler.weights.overlap_score_credit_decay), kUnbounded,
+           "How fast the credit fades on workers with much prefill pending; 0: not at all."));
+  t.push_back(Real("router-prefill-load-scale", "DYN_ROUTER_PREFILL_LOAD_SCALE",
+                   FIELD(router.scheduler.weights.prefill_load_scale), kUnbounded,
+                   "Weight of the prefill term of the cost."));
+  t.push_back(Real("router-decode-active-request-weight", "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT",
+                   FIELD(router.scheduler.weights.decode_active_request_weight), kUnbounded,
+                   "Cost of each active request of a worker, in blocks."));
+  t.push_back(Real("router-host-cache-hit-weight", "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT",
+                   FIELD(router.scheduler.weights.host_cache_hit_weight), 1,
+                   "Credit per block in host memory."));
+  t.push_back(Real("router-disk-cache-hit-weight", "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT",
+                   FIELD(router.scheduler.weights.disk_cache_hit_weight), 1,
+                   "Credit per block on disk or external."));
+  t.push_back(Real("shared-cache-multiplier", "DYN_SHARED_CACHE_MULTIPLIER",
+                   FIELD(router.scheduler.weights.shared_cache_multiplier), 1,
+                   "Credit per block in a shared cache."));
+  t.push_back(Real("router-temperature", "DYN_ROUTER_TEMPERATURE",
+                   FIELD(router.scheduler.router_temperature), kUnbounded,
+                   "0: lowest cost, ties at random; above: drawn from the softmax over costs."));
+  t.push_back(Switch("router-track-active-blocks", "DYN_ROUTER_TRACK_ACTIVE_BLOCKS",
+                     FIELD(router.scheduler.track_active_blocks),
+                     "Count prompt blocks of live requests as decode load."));
+  t.push_back(
+      Switch("router-track-output-blocks", "DYN_ROUTER_TRACK_OUTPUT_BLOCKS",
+             FIELD(router.scheduler.track_output_blocks),
+             "Count generated blocks as they are reported; needs router-track-active-blocks."));
+  t.push_back(Switch(
+      "router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE",
+      FIELD(router.scheduler.assume_kv_reuse),
+      "Blocks shared by live requests count once; false: each request counts all its blocks."));
+  t.push_back(Switch("router-track-prefill-tokens", "DYN_ROUTER_TRACK_PREFILL_TOKENS",
+                     FIELD(router.scheduler.track_prefill_tokens),
+                     "Count uncached prompt tokens as load until prefill completes."));
+  t.push_back(Whole("router-active-request-expiry-secs", "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS",
+                    FIELD(router.scheduler.active_request_expiry), 1, kYearSeconds,
+                    "Bookings without a sign of life for this long are released, in s."));
+  t.push_back(Whole("expiry-check-period-ms", "KVROUTER_EXPIRY_CHECK_PERIOD_MS",
+                    FIELD(router.scheduler.expiry_check_period), 10, 3600 * 1000,
+                    "How often expired bookings are looked for, in ms."));
+  t.push_back(DecisionDetailOption());
+  t.push_back(Whole("random-seed", "KVROUTER_RANDOM_SEED", FIELD(router.random_seed), 0,
+                    std::numeric_limits<uint64_t>::max(), "Seed of tie-breaks and sampling."));
+}
+
+void AddLimits(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Whole("max-bookings", "KVROUTER_MAX_BOOKINGS", FIELD(router.scheduler.max_bookings),
+                    1, 1'000'000'000, "Live bookings per partition."));
+  t.push_back(Whole("max-partitions", "KVROUTER_MAX_PARTITIONS", FIELD(router.max_partitions), 1,
+                    kMaxU32, "Pairs of model and routing group."));
+  t.push_back(Whole("max-workers", "KVROUTER_MAX_WORKERS", FIELD(router.max_workers), 1, kMaxU32,
+                    "Registered workers."));
+  t.push_back(Whole("max-prompt-tokens", "KVROUTER_MAX_PROMPT_TOKENS",
+                    FIELD(service.max_prompt_tokens), 1, kMaxU32, "Longest prompt, in tokens."));
+  t.push_back(Whole("max-request-id-bytes", "KVROUTER_MAX_REQUEST_ID_BYTES",
+                    FIELD(service.max_request_id_bytes), 1, 65536,
+                    "Longest request id, in bytes."));
+}
+
+void AddFeeds(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Whole("router-event-threads", "DYN_ROUTER_EVENT_THREADS", FIELD(zmq.threads), 1, 64,
+                    "Threads that apply KV events; a worker stays on one."));
+  t.push_back(Whole("replay-timeout-ms", "KVROUTER_REPLAY_TIMEOUT_MS", FIELD(zmq.replay_timeout), 1,
+                    kDayMs, "A replay without progress for this long has failed, in ms."));
+  t.push_back(Whole(
+      "zmq-reconnect-min-ms", "KVROUTER_ZMQ_RECONNECT_MIN_MS", FIELD(zmq.reconnect_min), 1, kDayMs,
+      "First wait before an event socket reconnects, in ms; it doubles up to the maximum."));
+  t.push_back(Whole("zmq-reconnect-max-ms", "KVROUTER_ZMQ_RECONNECT_MAX_MS",
+                    FIELD(zmq.reconnect_max), 1, kDayMs,
+                    "Longest wait before an event socket reconnects, in ms."));
+  t.push_back(Whole("zmq-heartbeat-interval-ms", "KVROUTER_ZMQ_HEARTBEAT_INTERVAL_MS",
+                    FIELD(zmq.heartbeat_interval), 0, kDayMs,
+                    "Period of pings on event sockets, in ms; 0: none."));
+  t.push_back(Whole("zmq-heartbeat-timeout-ms", "KVROUTER_ZMQ_HEARTBEAT_TIMEOUT_MS",
+                    FIELD(zmq.heartbeat_timeout), 0, kDayMs,
+                    "An event socket whose pings stay unanswered for this long is closed, in ms."));
+  t.push_back(Whole("max-live-batches-during-replay", "KVROUTER_MAX_LIVE_BATCHES_DURING_REPLAY",
+                    FIELD(zmq.max_live_batches_during_replay), 1, 1'000'000,
+                    "Live event batches kept per rank while its replay runs."));
+}
+
+void AddGrpc(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Whole("grpc-max-message-bytes", "KVROUTER_GRPC_MAX_MESSAGE_BYTES",
+                    FIELD(grpc.max_message_bytes), 1024, kMaxBytes - 1,
+                    "Largest gRPC message, in bytes."));
+  t.push_back(Whole("grpc-max-connection-age-ms", "KVROUTER_GRPC_MAX_CONNECTION_AGE_MS",
+                    FIELD(grpc.max_connection_age), 0, kDayMs,
+                    "Connections are closed gracefully at this age so that an L4 balancer "
+                    "rebalances, in ms; 0: never."));
+  t.push_back(Whole("grpc-max-connection-age-grace-ms", "KVROUTER_GRPC_MAX_CONNECTION_AGE_GRACE_MS",
+                    FIELD(grpc.max_connection_age_grace), 0, kDayMs,
+                    "Time for running calls after that age, in ms."));
+  t.push_back(Whole("grpc-keepalive-time-ms", "KVROUTER_GRPC_KEEPALIVE_TIME_MS",
+                    FIELD(grpc.keepalive_time), 0, kDayMs,
+                    "An idle client is pinged after this long, in ms; 0: never."));
+  t.push_back(Whole("grpc-keepalive-timeout-ms", "KVROUTER_GRPC_KEEPALIVE_TIMEOUT_MS",
+                    FIELD(grpc.keepalive_timeout), 1, kDayMs,
+                    "A client that does not answer the ping for this long is gone, in ms."));
+  t.push_back(Whole("grpc-min-client-ping-interval-ms", "KVROUTER_GRPC_MIN_CLIENT_PING_INTERVAL_MS",
+                    FIELD(grpc.min_client_ping_interval), 0, kDayMs,
+                    "Clients that ping more often are told to calm down, in ms."));
+}
+
+void AddHttp(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Whole("http-threads", "KVROUTER_HTTP_THREADS", FIELD(http.threads), 1, 64,
+                    "Threads of the HTTP server."));
+  t.push_back(Whole("http-max-body-bytes", "KVROUTER_HTTP_MAX_BODY_BYTES",
+                    FIELD(http.max_body_bytes), 0, kMaxBytes,
+                    "Largest HTTP body, in bytes; beyond: 413."));
+  t.push_back(Whole("http-max-header-bytes", "KVROUTER_HTTP_MAX_HEADER_BYTES",
+                    FIELD(http.max_header_bytes), 256, 1 << 20,
+                    "All headers of a request together, in bytes; beyond: 431."));
+  t.push_back(Whole("http-max-connections", "KVROUTER_HTTP_MAX_CONNECTIONS",
+                    FIELD(http.max_connections), 1, 1'000'000,
+                    "Open HTTP connections; further ones are closed at once."));
+  t.push_back(Whole("http-read-timeout-ms", "KVROUTER_HTTP_READ_TIMEOUT_MS",
+                    FIELD(http.read_timeout), 1, kDayMs,
+                    "Time for a whole request once its first byte came, in ms."));
+  t.push_back(Whole("http-idle-timeout-ms", "KVROUTER_HTTP_IDLE_TIMEOUT_MS",
+                    FIELD(http.idle_timeout), 1, kDayMs,
+                    "A kept connection without a request for this long is closed, in ms."));
+  t.push_back(Whole("http-write-timeout-ms", "KVROUTER_HTTP_WRITE_TIMEOUT_MS",
+                    FIELD(http.write_timeout), 1, kDayMs,
+                    "A client that takes no byte of its answer for this long is closed, in ms."));
+}
+
+void AddLabels(std::vector<Option>* table) {
+  table->push_back(Words("namespace", "DYN_NAMESPACE", FIELD(metrics.dynamo_namespace), "text",
+                         Anything, "Label dynamo_namespace of Dynamo's metrics."));
+  table->push_back(
+      Words("router-id", "KVROUTER_ROUTER_ID", FIELD(metrics.router_id), "text, or empty", Anything,
+            "Label router_id of Dynamo's metrics; empty: a stable hash of the host name."));
+}
+
+}  // namespace
+
+std::string Option::Key() const {
+  std::string key = name;
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+const std::vector<Option>& OptionTable() {
+  static const std::vector<Option>* const table = [] {
+    auto* rows = new std::vector<Option>;
+    AddDoors(rows);
+    AddRouting(rows);
+    AddFeeds(rows);
+    AddLimits(rows);
+    AddGrpc(rows);
+    AddHttp(rows);
+    AddLabels(rows);
+    return rows;
+  }();
+  return *table;
+}
+
+const Option* FindOption(std::string_view name) {
+  for (const Option& option : OptionTable()) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+const Option* FindOptionByKey(std::string_view key) {
+  for (const Option& option : OptionTable()) {
+    if (option.Key() == key) return &option;
+  }
+  return nullptr;
+}
+
+const AliasOption& OverlapScoreWeightAlias() {
+  static const auto* const alias =
+      new AliasOption{{"kv-overlap-score-weight", "router-kv-overlap-score-weight"},
+                      {"DYN_OVERLAP_SCORE_WEIGHT", "DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT"},
+                      "router_kv_overlap_score_weight"};
+  return *alias;
+}
+
+}  // namespace kvrouter

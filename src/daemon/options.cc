@@ -1,0 +1,287 @@
+#include "daemon/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "daemon/config_file.h"
+#include "daemon/option_table.h"
+#include "daemon/option_text.h"
+#include "service/worker_registry.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr std::string_view kConfigFlag = "config";
+constexpr const char* kConfigVariable = "KVROUTER_CONFIG";
+constexpr std::string_view kPrefillScale = "router-prefill-load-scale";
+constexpr std::string_view kOverlapCredit = "router-kv-overlap-score-credit";
+
+struct ActionFlag {
+  std::string_view name;
+  DaemonAction action;
+};
+constexpr ActionFlag kActionFlags[] = {
+    {"check-config", DaemonAction::kCheckConfig},
+    {"print-effective-config", DaemonAction::kPrintEffectiveConfig},
+    {"print-options-markdown", DaemonAction::kPrintOptionsMarkdown},
+    {"version", DaemonAction::kVersion},
+    {"help", DaemonAction::kHelp}};
+
+// One value from one place, not yet parsed. Without an option it is the deprecated overlap score
+// weight.
+struct Assignment {
+  const Option* option = nullptr;
+  std::string value;
+  SettingOrigin origin = SettingOrigin::kDefault;
+  std::string source;
+};
+
+std::string Suggestion(std::string_view prefix, std::string_view name,
+                       const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(name, known);
+  return nearest.empty() ? "" : fmt::format(" (did you mean '{}{}'?)", prefix, nearest);
+}
+
+// ---- Flags ----
+
+struct Flags {
+  DaemonAction action = DaemonAction::kRun;
+  std::optional<std::string> config_path;
+  std::vector<Assignment> assignments;
+};
+
+absl::Status UnknownFlag(std::string_view argument, std::string_view name) {
+  std::vector<std::string> known{std::string(kConfigFlag)};
+  for (const ActionFlag& flag : kActionFlags) known.emplace_back(flag.name);
+  for (const Option& option : OptionTable()) {
+    known.push_back(option.name);
+    if (option.is_switch) known.push_back("no-" + option.name);
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("unknown flag '{}'{}", argument, Suggestion("--", name, known)));
+}
+
+// What a flag's name stands for.
+struct FlagMeaning {
+  const Option* option = nullptr;
+  bool is_alias = false;
+  bool is_config = false;
+  bool negated = false;
+  bool Known() const { return option != nullptr || is_alias || is_config; }
+};
+
+FlagMeaning MeaningOf(std::string_view name) {
+  FlagMeaning meaning{.option = FindOption(name)};
+  const auto& aliases = OverlapScoreWeightAlias().flags;
+  meaning.is_alias = std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+  meaning.is_config = name == kConfigFlag;
+  if (!meaning.Known() && name.starts_with("no-")) {
+    const Option* option = FindOption(name.substr(3));
+    if (option != nullptr && option->is_switch) return {.option = option, .negated = true};
+  }
+  return meaning;
+}
+
+absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
+  Flags flags;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "-h") {
+      flags.action = DaemonAction::kHelp;
+      continue;
+    }
+    if (!argument.starts_with("--")) {
+      return absl::InvalidArgumentError(
+          fmt::format("unexpected argument '{}': options begin with --", argument));
+    }
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::optional<std::string> value;
+    if (equals != std::string::npos) value = argument.substr(equals + 1);
+
+    const auto* action =
+        std::find_if(std::begin(kActionFlags), std::end(kActionFlags),
+                     [&name](const ActionFlag& flag) { return flag.name == name; });
+    if (action != std::end(kActionFlags)) {
+      if (value) return absl::InvalidArgumentError(fmt::format("--{} takes no value", name));
+      flags.action = std::max(flags.action, action->action);
+      continue;
+    }
+    const FlagMeaning meaning = MeaningOf(name);
+    if (!meaning.Known()) return UnknownFlag(argument, name);
+    if (meaning.negated && value)
+      return absl::InvalidArgumentError(fmt::format("--{} takes no value", name));
+    if (!value && meaning.option != nullptr && meaning.option->is_switch)
+      value = meaning.negated ? "false" : "true";
+    if (!value) {
+      if (i + 1 == arguments.size())
+        return absl::InvalidArgumentError(fmt::format("--{} needs a value", name));
+      value = arguments[++i];
+    }
+    if (meaning.is_config) {
+      flags.config_path = *value;
+    } else {
+      flags.assignments.push_back(
+          {meaning.option, *value, SettingOrigin::kFlag, fmt::format("flag --{}", name)});
+    }
+  }
+  return flags;
+}
+
+// ---- Environment and file ----
+
+std::vector<Assignment> FromEnvironment(const std::map<std::string, std::string>& environment) {
+  std::vector<Assignment> out;
+  const auto add = [&](const Option* option, const std::string& variable) {
+    const auto it = environment.find(variable);
+    if (it == environment.end()) return;
+    out.push_back(
+        {option, it->second, SettingOrigin::kEnvironment, fmt::format("environment {}", variable)});
+  };
+  for (const std::string& variable : OverlapScoreWeightAlias().environments) add(nullptr, variable);
+  for (const Option& option : OptionTable()) add(&option, option.environment);
+  return out;
+}
+
+absl::StatusOr<std::vector<Assignment>> FromFile(const ConfigFile& file, const std::string& path) {
+  std::vector<Assignment> out;
+  for (const ConfigFile::Setting& setting : file.settings) {
+    const Option* option = FindOptionByKey(setting.key);
+    if (option == nullptr && setting.key != OverlapScoreWeightAlias().key) {
+      std::vector<std::string> known{"workers"};
+      for (const Option& row : OptionTable()) known.push_back(row.Key());
+      return absl::InvalidArgumentError(fmt::format("{}:{}: unknown key '{}'{}", path, setting.line,
+                                                    setting.key,
+                                                    Suggestion("", setting.key, known)));
+    }
+    out.push_back({option, setting.value, SettingOrigin::kFile,
+                   fmt::format("file {}:{}", path, setting.line)});
+  }
+  return out;
+}
+
+// Kubernetes puts KVROUTER_SERVICE_HOST, KVROUTER_PORT and the like into every pod beside a Service
+// named kvrouter.
+bool IsKubernetesServiceVariable(std::string_view name) {
+  return name.starts_with("KVROUTER_SERVICE_") || name.starts_with("KVROUTER_PORT");
+}
+
+std::vector<std::string> IgnoredVariables(const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> known = OverlapScoreWeightAlias().environments;
+  known.emplace_back(kConfigVariable);
+  for (const Option& option : OptionTable()) known.push_back(option.environment);
+  std::vector<std::string> out;
+  for (const auto& [name, value] : environment) {
+    const bool ours = name.starts_with("DYN_") ||
+                      (name.starts_with("KVROUTER_") && !IsKubernetesServiceVariable(name));
+    if (ours && std::find(known.begin(), known.end(), name) == known.end()) out.push_back(name);
+  }
+  return out;
+}
+
+// ---- Putting it together ----
+
+class Resolver {
+ public:
+  explicit Resolver(LoadedOptions* out) : out_(out) {
+    for (const Option& option : OptionTable()) {
+      out_->settings.push_back(
+          {option.Key(), option.Default(), SettingOrigin::kDefault, "default"});
+    }
+  }
+
+  // The assignments of one origin; origins come in ascending strength. The deprecated name goes
+  // first, so that a setting under its own name is stronger.
+  absl::Status Apply(const std::vector<Assignment>& assignments) {
+    for (const Assignment& a : assignments) {
+      if (a.option != nullptr) continue;
+      KVR_RETURN_IF_ERROR(Set(*FindOption(kPrefillScale), a));
+      if (out_->config.router.scheduler.weights.prefill_load_scale == 0) {
+        KVR_RETURN_IF_ERROR(Set(*FindOption(kOverlapCredit), {nullptr, "0", a.origin, a.source}));
+      }
+    }
+    for (const Assignment& a : assignments) {
+      if (a.option != nullptr) KVR_RETURN_IF_ERROR(Set(*a.option, a));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Set(const Option& option, const Assignment& a) {
+    if (absl::Status status = option.set(a.value, &out_->config); !status.ok()) {
+      return absl::InvalidArgumentError(fmt::format("{}: bad value '{}' from {}: {}", option.Key(),
+                                                    a.value, a.source,
+                                                    std::string(status.message())));
+    }
+    const auto index = static_cast<size_t>(&option - OptionTable().data());
+    out_->settings[index] = {option.Key(), option.get(out_->config), a.origin, a.source};
+    return absl::OkStatus();
+  }
+
+  LoadedOptions* const out_;
+};
+
+// What concerns more than one setting, and whether the workers of the file can live together.
+absl::Status CheckTogether(const DaemonConfig& config) {
+  KVR_RETURN_IF_ERROR(Validate(config.router));
+  if (config.zmq.reconnect_min > config.zmq.reconnect_max) {
+    return absl::InvalidArgumentError(
+        fmt::format("zmq_reconnect_min_ms ({}) is over zmq_reconnect_max_ms ({})",
+                    config.zmq.reconnect_min.count(), config.zmq.reconnect_max.count()));
+  }
+  Router router(config.router, nullptr);
+  WorkerRegistry registry(&router);
+  for (const WorkerSpec& spec : config.workers) {
+    if (const auto stored = registry.Register(spec); !stored.ok()) {
+      return absl::InvalidArgumentError(fmt::format("worker {} of the config file: {}",
+                                                    static_cast<uint64_t>(spec.id),
+                                                    std::string(stored.status().message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& arguments,
+                                          const std::map<std::string, std::string>& environment) {
+  LoadedOptions out;
+  Resolver resolver(&out);
+  KVR_ASSIGN_OR_RETURN(Flags flags, ParseFlags(arguments));
+  out.action = flags.action;
+  if (out.action >= DaemonAction::kPrintOptionsMarkdown) return out;  // needs no settings
+
+  std::string path;
+  if (const auto it = environment.find(kConfigVariable); it != environment.end()) path = it->second;
+  if (flags.config_path) path = *flags.config_path;
+  if (!path.empty()) {
+    KVR_ASSIGN_OR_RETURN(ConfigFile file, ReadConfigFile(path));
+    KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, FromFile(file, path));
+    KVR_RETURN_IF_ERROR(resolver.Apply(assignments));
+    out.config.workers = std::move(file.workers);
+    out.workers_source = fmt::format("file {}", path);
+  }
+  KVR_RETURN_IF_ERROR(resolver.Apply(FromEnvironment(environment)));
+  KVR_RETURN_IF_ERROR(resolver.Apply(flags.assignments));
+  out.ignored_variables = IgnoredVariables(environment);
+  KVR_RETURN_IF_ERROR(CheckTogether(out.config));
+  return out;
+}
+
+std::string EffectiveConfigText(const LoadedOptions& options) {
+  std::string out;
+  for (const EffectiveSetting& setting : options.settings) {
+    out +=
+        fmt::format("{:<60} # {}\n", fmt::format("{}: {}", setting.key, YamlScalar(setting.value)),
+                    setting.source);
+  }
+  if (!options.config.workers.empty()) out += fmt::format("# {}\n", options.workers_source);
+  return out + WorkersYaml(options.config.workers);
+}
+
+}  // namespace kvrouter

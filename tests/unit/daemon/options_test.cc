@@ -1,0 +1,270 @@
+#include "daemon/options.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "daemon/option_table.h"
+#include "daemon/option_text.h"
+
+namespace kvrouter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+// A config file that goes with the test.
+class ConfigOnDisk {
+ public:
+  explicit ConfigOnDisk(const std::string& text) {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    path_ = fmt::format("{}/kvrouter_{}_{}.yaml", testing::TempDir(), info->test_suite_name(),
+                        info->name());
+    std::ofstream(path_) << text;
+  }
+  ~ConfigOnDisk() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string ErrorOf(const Arguments& arguments, const Environment& environment = {}) {
+  const auto loaded = LoadOptions(arguments, environment);
+  return loaded.ok() ? "" : std::string(loaded.status().message());
+}
+
+EffectiveSetting SettingOf(const LoadedOptions& options, const std::string& key) {
+  for (const EffectiveSetting& setting : options.settings) {
+    if (setting.key == key) return setting;
+  }
+  ADD_FAILURE() << "no setting " << key;
+  return {};
+}
+
+TEST(OptionTableTest, EveryRowIsUniqueAndItsDefaultIsAllowed) {
+  std::set<std::string> names;
+  std::set<std::string> variables;
+  for (const Option& option : OptionTable()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    EXPECT_TRUE(variables.insert(option.environment).second) << option.environment;
+    EXPECT_TRUE(option.environment.starts_with("DYN_") ||
+                option.environment.starts_with("KVROUTER_"))
+        << option.environment;
+    EXPECT_FALSE(option.help.empty()) << option.name;
+    DaemonConfig config;
+    EXPECT_TRUE(option.set(option.Default(), &config).ok())
+        << option.name << " refuses its default " << option.Default();
+    EXPECT_EQ(option.get(config), option.Default()) << option.name;
+  }
+}
+
+TEST(OptionTableTest, OurVariablesFollowTheFlag) {
+  for (const Option& option : OptionTable()) {
+    if (option.environment.starts_with("DYN_")) continue;
+    std::string want = "KVROUTER_" + option.Key();
+    for (char& c : want) c = static_cast<char>(std::toupper(c));
+    EXPECT_EQ(option.environment, want);
+  }
+}
+
+TEST(OptionTableTest, EveryRowIsInHelpAndInTheDocsTable) {
+  for (const Option& option : OptionTable()) {
+    EXPECT_THAT(OptionsHelp(), HasSubstr(option.name));
+    EXPECT_THAT(OptionsMarkdown(), HasSubstr(fmt::format("`{}`", option.environment)));
+  }
+}
+
+TEST(OptionsTest, DefaultsAreTheProductsOwn) {
+  const auto loaded = LoadOptions({}, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.http.listen, "127.0.0.1:8092");
+  EXPECT_EQ(loaded->config.grpc.listen, "127.0.0.1:8093");
+  EXPECT_EQ(loaded->config.router.scheduler.weights.overlap_score_credit, 1.0);
+  EXPECT_EQ(loaded->config.router.scheduler.active_request_expiry.count(), 300);
+  for (const EffectiveSetting& setting : loaded->settings)
+    EXPECT_EQ(setting.origin, SettingOrigin::kDefault);
+}
+
+TEST(OptionsTest, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  const ConfigOnDisk file(
+      "router_temperature: 0.1\nrouter_prefill_load_scale: 2\nrouter_kv_overlap_score_credit: 3\n");
+  const auto loaded =
+      LoadOptions({"--config", file.path(), "--router-temperature=0.3"},
+                  {{"DYN_ROUTER_TEMPERATURE", "0.2"}, {"DYN_ROUTER_PREFILL_LOAD_SCALE", "4"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.router.scheduler.router_temperature, 0.3);
+  EXPECT_EQ(SettingOf(*loaded, "router_temperature").source, "flag --router-temperature");
+  EXPECT_EQ(loaded->config.router.scheduler.weights.prefill_load_scale, 4);
+  EXPECT_EQ(SettingOf(*loaded, "router_prefill_load_scale").source,
+            "environment DYN_ROUTER_PREFILL_LOAD_SCALE");
+  EXPECT_EQ(loaded->config.router.scheduler.weights.overlap_score_credit, 3);
+  EXPECT_EQ(SettingOf(*loaded, "router_kv_overlap_score_credit").source,
+            fmt::format("file {}:3", file.path()));
+  EXPECT_EQ(SettingOf(*loaded, "http_listen").source, "default");
+}
+
+TEST(OptionsTest, ConfigPathComesFromEnvironmentToo) {
+  const ConfigOnDisk file("log_level: debug\n");
+  const auto loaded = LoadOptions({}, {{"KVROUTER_CONFIG", file.path()}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.log_level, "debug");
+}
+
+TEST(OptionsTest, SwitchesHaveNoFormAndWordForms) {
+  const auto off =
+      LoadOptions({"--no-router-track-active-blocks", "--no-router-assume-kv-reuse"}, {});
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_FALSE(off->config.router.scheduler.track_active_blocks);
+  EXPECT_FALSE(off->config.router.scheduler.assume_kv_reuse);
+  const auto on =
+      LoadOptions({"--router-track-output-blocks"}, {{"DYN_ROUTER_TRACK_PREFILL_TOKENS", "FALSE"}});
+  ASSERT_TRUE(on.ok()) << on.status();
+  EXPECT_TRUE(on->config.router.scheduler.track_output_blocks);
+  EXPECT_FALSE(on->config.router.scheduler.track_prefill_tokens);
+  EXPECT_FALSE(
+      LoadOptions({"--router-assume-kv-reuse=false"}, {})->config.router.scheduler.assume_kv_reuse);
+}
+
+// Parity: overlap_score_weight sets the prefill load scale, and 0 also takes away the credit.
+TEST(OptionsTest, DeprecatedOverlapScoreWeightMapsToTheScale) {
+  const auto two = LoadOptions({"--kv-overlap-score-weight", "2"}, {});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->config.router.scheduler.weights.prefill_load_scale, 2);
+  EXPECT_EQ(two->config.router.scheduler.weights.overlap_score_credit, 1);
+  const auto zero = LoadOptions({}, {{"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT", "0"}});
+  ASSERT_TRUE(zero.ok()) << zero.status();
+  EXPECT_EQ(zero->config.router.scheduler.weights.prefill_load_scale, 0);
+  EXPECT_EQ(zero->config.router.scheduler.weights.overlap_score_credit, 0);
+  EXPECT_EQ(SettingOf(*zero, "router_kv_overlap_score_credit").source,
+            "environment DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT");
+}
+
+TEST(OptionsTest, LongerDeprecatedVariableIsStrongerAndTheRealNameStrongest) {
+  const Environment both = {{"DYN_OVERLAP_SCORE_WEIGHT", "2"},
+                            {"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT", "3"}};
+  EXPECT_EQ(LoadOptions({}, both)->config.router.scheduler.weights.prefill_load_scale, 3);
+  Environment all = both;
+  all["DYN_ROUTER_PREFILL_LOAD_SCALE"] = "4";
+  EXPECT_EQ(LoadOptions({}, all)->config.router.scheduler.weights.prefill_load_scale, 4);
+}
+
+TEST(OptionsTest, BadValueNamesSettingValueOriginAndRange) {
+  EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_TEMPERATURE", "warm"}}),
+            "router_temperature: bad value 'warm' from environment DYN_ROUTER_TEMPERATURE: want a "
+            "finite number >= 0");
+  EXPECT_EQ(ErrorOf({"--router-host-cache-hit-weight=1.5"}),
+            "router_host_cache_hit_weight: bad value '1.5' from flag "
+            "--router-host-cache-hit-weight: want a number in 0..1");
+  const ConfigOnDisk file("\nrouter_event_threads: 0\n");
+  EXPECT_EQ(ErrorOf({"--config=" + file.path()}),
+            fmt::format(
+                "router_event_threads: bad value '0' from file {}:2: want a whole number in 1..64",
+                file.path()));
+}
+
+TEST(OptionsTest, EveryNumberRefusesWhatIsNoneAndEverySwitchWhatIsNeither) {
+  for (const Option& option : OptionTable()) {
+    const bool number = option.range.find("number") != std::string::npos;
+    if (!number && !option.is_switch) continue;
+    for (const char* bad :
+         {"", "x", "-1", "nan", "inf", "1e999", "0x10", "1 ", " 1", "99999999999999999999999"}) {
+      if (!option.is_switch && option.range == "a finite number >= 0" &&
+          std::string(bad).starts_with("9999"))
+        continue;
+      DaemonConfig config;
+      EXPECT_FALSE(option.set(bad, &config).ok()) << option.name << "='" << bad << "'";
+    }
+  }
+}
+
+TEST(OptionsTest, BadValueIsRefusedEvenWhenAStrongerOneHidesIt) {
+  EXPECT_THAT(ErrorOf({"--router-temperature=1"}, {{"DYN_ROUTER_TEMPERATURE", "x"}}),
+              HasSubstr("bad value 'x'"));
+}
+
+TEST(OptionsTest, UnknownNamesAreRefusedWithTheNearestOne) {
+  EXPECT_EQ(ErrorOf({"--router-temprature", "1"}),
+            "unknown flag '--router-temprature' (did you mean '--router-temperature'?)");
+  EXPECT_EQ(ErrorOf({"--zzz"}), "unknown flag '--zzz'");
+  EXPECT_EQ(ErrorOf({"run"}), "unexpected argument 'run': options begin with --");
+  EXPECT_EQ(ErrorOf({"--http-listen"}), "--http-listen needs a value");
+  EXPECT_EQ(ErrorOf({"--no-http-listen"}),
+            "unknown flag '--no-http-listen' (did you mean '--http-listen'?)");
+  const ConfigOnDisk file("http_lisen: 127.0.0.1:0\n");
+  EXPECT_EQ(
+      ErrorOf({"--config", file.path()}),
+      fmt::format("{}:1: unknown key 'http_lisen' (did you mean 'http_listen'?)", file.path()));
+}
+
+TEST(OptionsTest, SettingsThatContradictEachOtherAreRefused) {
+  EXPECT_THAT(ErrorOf({"--router-track-output-blocks", "--no-router-track-active-blocks"}),
+              HasSubstr("track_output_blocks"));
+  EXPECT_THAT(ErrorOf({"--zmq-reconnect-min-ms=2000", "--zmq-reconnect-max-ms=1000"}),
+              HasSubstr("zmq_reconnect_min_ms"));
+}
+
+TEST(OptionsTest, UnknownDynVariablesAreListedAndIgnored) {
+  const auto loaded = LoadOptions({}, {{"DYN_ROUTER_MODE", "kv"},
+                                       {"DYN_ROUTER_TEMPERATURE", "0"},
+                                       {"KVROUTER_TEMPRATURE", "1"},
+                                       {"KVROUTER_PORT_8092_TCP_ADDR", "10.0.0.1"},
+                                       {"KVROUTER_SERVICE_HOST", "10.0.0.1"},
+                                       {"PATH", "/bin"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->ignored_variables, ElementsAre("DYN_ROUTER_MODE", "KVROUTER_TEMPRATURE"));
+}
+
+TEST(OptionsTest, ActionsAreRecognised) {
+  EXPECT_EQ(LoadOptions({"--check-config"}, {})->action, DaemonAction::kCheckConfig);
+  EXPECT_EQ(LoadOptions({"--print-effective-config"}, {})->action,
+            DaemonAction::kPrintEffectiveConfig);
+  EXPECT_EQ(LoadOptions({"--version"}, {})->action, DaemonAction::kVersion);
+  EXPECT_EQ(LoadOptions({"-h"}, {})->action, DaemonAction::kHelp);
+  EXPECT_FALSE(LoadOptions({"--check-config=yes"}, {}).ok());
+}
+
+TEST(OptionsTest, EffectiveConfigLoadsBackToTheSameSettings) {
+  const ConfigOnDisk first(
+      "workers:\n  - {worker_id: 7, address: 'http://h:1', block_size: 16, dp_size: 2, role: "
+      "decode,\n"
+      "     kv_events_endpoint: 'tcp://h:5557', replay_endpoints: {1: 'tcp://h:7000'}}\n");
+  const auto loaded =
+      LoadOptions({"--config", first.path(), "--http-listen=[::1]:0", "--router-temperature=0.25"},
+                  {{"KVROUTER_ROUTER_ID", "a \"b\" # c"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::string text = EffectiveConfigText(*loaded);
+  EXPECT_THAT(text, HasSubstr("# environment KVROUTER_ROUTER_ID"));
+  std::ofstream(first.path()) << text;
+  const auto again = LoadOptions({"--config", first.path()}, {});
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;
+  ASSERT_EQ(again->settings.size(), loaded->settings.size());
+  for (size_t i = 0; i < loaded->settings.size(); ++i) {
+    EXPECT_EQ(again->settings[i].value, loaded->settings[i].value) << loaded->settings[i].key;
+  }
+  EXPECT_EQ(again->config.workers, loaded->config.workers);
+  EXPECT_EQ(again->config.workers.size(), 1u);
+}
+
+TEST(OptionsTest, WorkersThatCannotLiveTogetherAreRefused) {
+  const ConfigOnDisk file(
+      "workers:\n  - {worker_id: 1, address: a, block_size: 16}\n  - {worker_id: 2, address: b, "
+      "block_size: 32}\n");
+  EXPECT_THAT(ErrorOf({"--config", file.path()}), HasSubstr("worker 2 of the config file: "));
+  const ConfigOnDisk bad("workers:\n  - {worker_id: 1, address: a, block_size: 0}\n");
+  EXPECT_THAT(ErrorOf({"--config", bad.path()}), HasSubstr("block_size"));
+}
+
+TEST(OptionsTest, MissingConfigFileIsAnError) {
+  EXPECT_THAT(ErrorOf({"--config", "/nonexistent/kvrouter.yaml"}),
+              HasSubstr("/nonexistent/kvrouter.yaml"));
+}
+
+}  // namespace
+}  // namespace kvrouter
