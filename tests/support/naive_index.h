@@ -39,12 +39,11 @@ class NaiveIndex {
   std::vector<OverlapMatch> FindOverlap(std::span<const LocalBlockHash> query) const {
     std::vector<OverlapMatch> matches;
     for (const auto& [target, names] : targets_) {
-      const std::set<Path> held = HeldPaths(names);
       uint32_t blocks = 0;
       Path prefix;
       for (const LocalBlockHash hash : query) {
         prefix.push_back(hash);
-        if (!held.contains(prefix)) break;
+        if (NamesAt(names, prefix) == 0) break;
         ++blocks;
       }
       if (blocks > 0) matches.push_back({target, blocks});
@@ -54,12 +53,15 @@ class NaiveIndex {
 
   uint64_t HolderBlocks(Target target) const {
     const auto it = targets_.find(target);
-    return it == targets_.end() ? 0 : HeldPaths(it->second).size();
+    if (it == targets_.end()) return 0;
+    std::set<Path> held;
+    for (const auto& [hash, name] : it->second) held.insert(name.path);
+    return held.size();
   }
 
   uint64_t HolderBlocks() const {
     uint64_t total = 0;
-    for (const auto& [target, names] : targets_) total += HeldPaths(names).size();
+    for (const auto& [target, names] : targets_) total += HolderBlocks(target);
     return total;
   }
 
@@ -92,10 +94,10 @@ class NaiveIndex {
   };
   using Names = std::map<EngineHash, Name>;
 
-  static std::set<Path> HeldPaths(const Names& names) {
-    std::set<Path> held;
-    for (const auto& [hash, name] : names) held.insert(name.path);
-    return held;
+  static uint64_t NamesAt(const Names& names, const Path& path) {
+    uint64_t count = 0;
+    for (const auto& [hash, name] : names) count += name.path == path ? 1 : 0;
+    return count;
   }
 
   ApplyResult Store(Target target, StoreCounting counting, const Stored& event) {
@@ -105,55 +107,47 @@ class NaiveIndex {
     for (const StoredBlock& block : event.blocks) {
       if (!seen.insert(block.engine_hash).second) return {.status = ApplyStatus::kInvalidBlock};
     }
-    Names names = NamesCopy(target);
-    Path path;
+    Path start;
     if (event.parent) {
-      if (!names.contains(*event.parent)) return {.status = ApplyStatus::kParentBlockNotFound};
-      path = names.at(*event.parent).path;
+      if (!targets_.contains(target) || !targets_[target].contains(*event.parent)) {
+        return {.status = ApplyStatus::kParentBlockNotFound};
+      }
+      start = PathOf(target, *event.parent);
     }
-    const std::set<Path> held_before = HeldPaths(names);
-    ApplyResult result;
+    Names& names = targets_[target];
+    Path path = start;
     for (const StoredBlock& block : event.blocks) {
       path.push_back(block.local_hash);
       const auto it = names.find(block.engine_hash);
-      if (it == names.end()) {
-        names[block.engine_hash] = {path, 1};
-      } else if (it->second.path != path) {
+      if (it != names.end() && it->second.path != path)
         return {.status = ApplyStatus::kInvalidBlock};
-      } else if (counting == StoreCounting::kCounted) {
-        ++it->second.stores;
-      }
-      if (held_before.contains(path)) {
-        ++result.blocks_duplicate;
-      } else {
-        ++result.blocks_stored;
-      }
     }
-    targets_[target] = std::move(names);
+    ApplyResult result;
+    path = start;
+    for (const StoredBlock& block : event.blocks) {
+      path.push_back(block.local_hash);
+      ++(NamesAt(names, path) > 0 ? result.blocks_duplicate : result.blocks_stored);
+      const auto [it, is_new] = names.try_emplace(block.engine_hash, Name{path, 1});
+      if (!is_new && counting == StoreCounting::kCounted) ++it->second.stores;
+    }
     return result;
   }
 
   ApplyResult Remove(Target target, StoreCounting counting, const Removed& event) {
     ApplyResult result;
     for (const EngineHash hash : event.engine_hashes) {
-      Names names = NamesCopy(target);
+      Names& names = targets_[target];
       const auto it = names.find(hash);
       if (it == names.end()) {
         ++result.blocks_not_found;
         result.status = ApplyStatus::kBlockNotFound;
         continue;
       }
-      const uint64_t held_before = HeldPaths(names).size();
-      if (counting == StoreCounting::kSet || --it->second.stores == 0) names.erase(it);
-      result.blocks_removed += static_cast<uint32_t>(held_before - HeldPaths(names).size());
-      targets_[target] = std::move(names);
+      if (counting == StoreCounting::kCounted && --it->second.stores > 0) continue;
+      if (NamesAt(names, it->second.path) == 1) ++result.blocks_removed;
+      names.erase(it);
     }
     return result;
-  }
-
-  Names NamesCopy(Target target) const {
-    const auto it = targets_.find(target);
-    return it == targets_.end() ? Names{} : it->second;
   }
 
   std::map<Target, Names> targets_;

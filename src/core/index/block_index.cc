@@ -23,53 +23,47 @@ bool ByTarget(const OverlapMatch& a, const OverlapMatch& b) { return a.target < 
 
 }  // namespace
 
-struct BlockIndex::Guarded {
-  // Returns how many blocks it held.
-  uint64_t DropTarget(Target target) {
-    uint32_t slot = kNoId;
-    uint64_t held_blocks = 0;
-    {
-      WriterLock lock(mu);
-      slot = holdings.Detach(target);
-      if (slot != kNoId) held_blocks = holdings.holders()[slot].held_blocks;
-    }
-    for (bool more = slot != kNoId; more;) {
-      WriterLock lock(mu);
-      more = holdings.Sweep(slot);
-    }
-    return held_blocks;
-  }
-
-  mutable SharedMutex mu;
-  BlockHoldings holdings ABSL_GUARDED_BY(mu);
-};
-
-BlockIndex::BlockIndex() : guarded_(std::make_unique<Guarded>()) {}
+BlockIndex::BlockIndex() : holdings_(std::make_unique<BlockHoldings>()) {}
 BlockIndex::~BlockIndex() = default;
 
 ApplyResult BlockIndex::Apply(const KvEvent& event) {
   if (const auto* stored = std::get_if<Stored>(&event.data)) {
-    WriterLock lock(guarded_->mu);
-    return guarded_->holdings.Store(event.target, event.counting, *stored);
+    WriterLock lock(mu_);
+    return holdings_->Store(event.target, event.counting, *stored);
   }
   if (const auto* removed = std::get_if<Removed>(&event.data)) {
-    WriterLock lock(guarded_->mu);
-    return guarded_->holdings.Remove(event.target, event.counting, *removed);
+    WriterLock lock(mu_);
+    return holdings_->Remove(event.target, event.counting, *removed);
   }
   ApplyResult result;
-  result.blocks_removed = static_cast<uint32_t>(guarded_->DropTarget(event.target));
+  result.blocks_removed = static_cast<uint32_t>(DropTarget(event.target));
   return result;
 }
 
-void BlockIndex::RemoveTarget(Target target) { guarded_->DropTarget(target); }
+void BlockIndex::RemoveTarget(Target target) { DropTarget(target); }
+
+uint64_t BlockIndex::DropTarget(Target target) {
+  uint32_t slot = kNoId;
+  uint64_t held_blocks = 0;
+  {
+    WriterLock lock(mu_);
+    slot = holdings_->Detach(target);
+    if (slot != kNoId) held_blocks = holdings_->holders()[slot].held_blocks;
+  }
+  for (bool more = slot != kNoId; more;) {
+    WriterLock lock(mu_);
+    more = holdings_->Sweep(slot);
+  }
+  return held_blocks;
+}
 
 void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
                              std::vector<OverlapMatch>* out) const {
   out->clear();
   LookupScratch& scratch = ThreadScratch();
-  ReaderLock lock(guarded_->mu);
-  const HolderTable& holders = guarded_->holdings.holders();
-  const auto scores = scratch.walk.Run(guarded_->holdings.tree(), query);
+  ReaderLock lock(mu_);
+  const HolderTable& holders = holdings_->holders();
+  const auto scores = scratch.walk.Run(holdings_->tree(), query);
   const auto in_order = holders.in_target_order();
   if (scores.size() * 8 < in_order.size()) {
     for (const auto& [slot, blocks] : scores) {
@@ -89,24 +83,23 @@ void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
 }
 
 uint64_t BlockIndex::HolderBlocks(Target target) const {
-  ReaderLock lock(guarded_->mu);
-  const HolderTable& holders = guarded_->holdings.holders();
+  ReaderLock lock(mu_);
+  const HolderTable& holders = holdings_->holders();
   const uint32_t slot = holders.Find(target);
   return slot == kNoId ? 0 : holders[slot].held_blocks;
 }
 
 BlockIndexStats BlockIndex::Stats() const {
-  ReaderLock lock(guarded_->mu);
-  const BlockHoldings& holdings = guarded_->holdings;
-  return {.unique_blocks = holdings.tree().blocks().size(),
-          .holder_blocks = holdings.held_blocks(),
-          .nodes = holdings.tree().node_count(),
-          .bytes = HeapBytes(sizeof(Guarded)) + holdings.bytes()};
+  ReaderLock lock(mu_);
+  return {.unique_blocks = holdings_->tree().blocks().size(),
+          .holder_blocks = holdings_->held_blocks(),
+          .nodes = holdings_->tree().node_count(),
+          .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
 }
 
 void BlockIndex::CheckInvariants() const {
-  ReaderLock lock(guarded_->mu);
-  guarded_->holdings.tree().CheckInvariants();
+  ReaderLock lock(mu_);
+  holdings_->tree().CheckInvariants();
 }
 
 }  // namespace kvrouter

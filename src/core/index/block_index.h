@@ -6,10 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 #include "kvrouter/events.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
+
+class BlockHoldings;
 
 struct OverlapMatch {
   Target target;
@@ -85,8 +89,11 @@ class BlockIndex {
   void CheckInvariants() const;
 
  private:
-  struct Guarded;  // the parts and the lock over them
-  std::unique_ptr<Guarded> guarded_;
+  // Returns how many blocks it held.
+  uint64_t DropTarget(Target target);
+
+  mutable SharedMutex mu_;
+  const std::unique_ptr<BlockHoldings> holdings_ ABSL_PT_GUARDED_BY(mu_);
 };
 
 }  // namespace kvrouter
