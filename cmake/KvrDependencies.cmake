@@ -22,6 +22,5 @@ if(NOT KVR_PURE_ONLY)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(Boost 1.81 REQUIRED)          # Asio and Beast are header-only
   find_package(cppzmq CONFIG REQUIRED)
-  find_package(simdjson CONFIG REQUIRED)
   find_package(benchmark CONFIG REQUIRED)
 endif()

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "sim/player/play_command.h"
 #include "sim/report/table_command.h"
 #include "sim/wire/engine_command.h"
 
@@ -18,6 +19,8 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"engine", "serve simulated vLLM engines on real wires",
             kvrouter::sim::RunEngineCommand},
+    Command{"play", "play a trace against a running kvrouterd and its engines",
+            kvrouter::sim::RunPlayCommand},
     Command{"table", "print the rows of several runs as one table", kvrouter::sim::RunTableCommand},
 };
 

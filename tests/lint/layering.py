@@ -37,7 +37,8 @@ MAY_INCLUDE = {
     'adapters/metrics': {'adapters/metrics', 'base', 'feed', 'service', 'kvrouter'},
     'daemon': {'daemon', 'adapters', 'base', 'feed', 'service', 'kvrouter'},
     'ctl': {'ctl', 'base', 'kvrouter'},
-    'sim': {'sim', 'adapters/http', 'base', 'kvrouter'},  # engines answer HTTP through our own server
+    # Engines answer HTTP through our own server; the player reads a router as kvrouterctl does.
+    'sim': {'sim', 'adapters/http', 'base', 'ctl', 'kvrouter'},
 }
 PURE = ('include', 'core', 'feed')
 
