@@ -1,0 +1,213 @@
+#include "adapters/zmq/event_thread.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr std::chrono::milliseconds kPollTimeout{50};
+constexpr MonotonicTime kTickPeriod = std::chrono::milliseconds(50);
+// Replies of a replay wait in memory without a bound of ZMQ's, so only so many run at once; others wait their turn.
+constexpr int kMaxReplaysAtOnce = 8;
+
+// Everything a feed is built from besides its endpoints. A change means other blocks or other names for them.
+bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
+  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
+         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens &&
+         a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
+}
+
+}  // namespace
+
+EventThread::EventThread(std::string name, const FeedConnection::Env& env, const Clock* clock)
+    : name_(std::move(name)),
+      env_(env),
+      clock_(clock),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+EventThread::~EventThread() {
+  Stop();
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+absl::Status EventThread::Start() {
+  if (wake_fd_ < 0) {
+    return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+                     fmt::format("event thread {}: no descriptor for waking it", name_));
+  }
+  try {
+    thread_ = std::jthread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+                     fmt::format("event thread {}: {}", name_, error.what()));
+  }
+  pthread_setname_np(thread_.native_handle(), name_.c_str());
+  return absl::OkStatus();
+}
+
+void EventThread::Stop() {
+  stop_.store(true, std::memory_order_relaxed);
+  if (!thread_.joinable()) return;
+  Wake();
+  thread_.join();
+}
+
+void EventThread::Wake() {
+  const uint64_t one = 1;
+  // Fails only when the counter is at its maximum, and then the thread is awake anyway.
+  if (wake_fd_ >= 0) (void)!write(wake_fd_, &one, sizeof(one));
+}
+
+void EventThread::Post(WorkerId worker, std::optional<WorkerSpec> wish) {
+  {
+    MutexLock lock(mu_);
+    wishes_[worker] = std::move(wish);
+    ++posted_;
+  }
+  Wake();
+}
+
+bool EventThread::InitialRecoveryDone() const {
+  MutexLock lock(mu_);
+  return settled_ == posted_;
+}
+
+void EventThread::Run() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    try {
+      Turn();
+    } catch (const zmq::error_t& error) {
+      if (error.num() == ETERM) break;
+    }
+  }
+  workers_.clear();  // sockets are closed by the thread that owns them
+}
+
+void EventThread::Turn() {
+  poll_items_.clear();
+  poll_items_.push_back({.socket = nullptr, .fd = wake_fd_, .events = ZMQ_POLLIN, .revents = 0});
+  ForEachConnection([&](FeedConnection& connection) { connection.AppendPollItems(&poll_items_); });
+  zmq::poll(poll_items_, kPollTimeout);
+  const MonotonicTime now = clock_->Now();
+  size_t next = 1;
+  if (poll_items_[0].revents == 0) {
+    ForEachConnection([&](FeedConnection& connection) {
+      const size_t count = connection.PollItemCount();
+      if (stop_.load(std::memory_order_relaxed)) return;
+      connection.OnPolled(poll_items_.data() + next, now);
+      next += count;
+    });
+  } else {
+    HandleWishes();  // what was polled may be gone; the next turn polls anew
+  }
+  Tend(now);
+}
+
+void EventThread::HandleWishes() {
+  uint64_t count = 0;
+  (void)!read(wake_fd_, &count, sizeof(count));
+  std::map<WorkerId, std::optional<WorkerSpec>> wishes;
+  {
+    MutexLock lock(mu_);
+    wishes.swap(wishes_);
+    handled_ = posted_;
+  }
+  for (const auto& [id, wish] : wishes) {
+    if (wish) {
+      ApplyWish(*wish);
+    } else {
+      Forget(id);
+    }
+  }
+}
+
+void EventThread::ApplyWish(const WorkerSpec& spec) {
+  const auto known = workers_.find(spec.id);
+  if (known != workers_.end() && !SameFeedBasis(known->second.spec, spec)) {
+    // Same life: the index still holds what the old feeds put there. Another life: the core drops this as stale.
+    for (auto& [rank, connection] : known->second.connections) connection->DropBlocks();
+    Forget(spec.id);
+  }
+  Worker& worker = workers_[spec.id];
+  worker.spec = spec;
+  for (uint32_t i = 0; i < spec.dp_size; ++i) {
+    const uint32_t rank = spec.dp_start_rank + i;
+    const Target target{spec.id, rank};
+    const auto wanted = spec.events.find(rank);
+    const EventEndpoints endpoints =
+        wanted == spec.events.end() ? EventEndpoints{} : wanted->second;
+    const auto current = worker.connections.find(rank);
+    if (current != worker.connections.end()) {
+      if (current->second->endpoints() == endpoints) continue;
+      current->second->DropBlocks();
+      worker.connections.erase(current);
+      env_.monitor->Remove(target);
+    }
+    if (endpoints.live.empty()) {
+      env_.monitor->Update(
+          {.target = target, .state = FeedState::kNone, .detail = "", .counters = {}});
+      continue;
+    }
+    const ZmqEventSourceConfig& config = *env_.config;
+    worker.connections[rank] = std::make_unique<FeedConnection>(
+        env_,
+        EngineFeedConfig{.target = target,
+                         .incarnation = spec.incarnation,
+                         .dp_start_rank = spec.dp_start_rank,
+                         .dp_size = spec.dp_size,
+                         .block_size_tokens = spec.block_size_tokens,
+                         .has_replay = !endpoints.replay.empty(),
+                         .replay_timeout = config.replay_timeout,
+                         .max_buffered_batches = config.max_live_batches_during_replay},
+        endpoints);
+  }
+}
+
+void EventThread::Forget(WorkerId id) {
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return;
+  const WorkerSpec& spec = known->second.spec;
+  for (uint32_t i = 0; i < spec.dp_size; ++i) env_.monitor->Remove({id, spec.dp_start_rank + i});
+  workers_.erase(known);
+}
+
+// What time brings: time-outs, replays that waited for their turn, reports.
+void EventThread::Tend(MonotonicTime now) {
+  if (now - last_tick_ >= kTickPeriod) {
+    last_tick_ = now;
+    ForEachConnection([&](FeedConnection& connection) { connection.OnTick(now); });
+  }
+  int running = 0;
+  ForEachConnection(
+      [&](FeedConnection& connection) { running += connection.ReplayRunning() ? 1 : 0; });
+  bool recovering = false;
+  ForEachConnection([&](FeedConnection& connection) {
+    if (connection.ReplayWanted() && running < kMaxReplaysAtOnce) {
+      connection.StartReplay(now);
+      ++running;
+    }
+    connection.Report(now);
+    recovering = recovering || !connection.InitialRecoveryDone();
+  });
+  if (recovering) return;
+  MutexLock lock(mu_);
+  settled_ = handled_;
+}
+
+template <typename Visit>
+void EventThread::ForEachConnection(const Visit& visit) {
+  for (auto& [id, worker] : workers_) {
+    for (auto& [rank, connection] : worker.connections) visit(*connection);
+  }
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,211 @@
+#include "adapters/zmq/feed_connection.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace kvrouter {
+namespace {
+
+// As engines' own bound on the sending side; beyond it ZMQ drops, which shows as a gap and is replayed.
+constexpr int kLiveHighWaterMark = 100'000;
+// ZMQ would allocate whatever a peer announces. Larger messages end the connection.
+constexpr int64_t kMaxMessageBytes = 256 << 20;
+constexpr int kMessagesPerTurn = 64;
+constexpr MonotonicTime kReportPeriod = std::chrono::milliseconds(50);
+
+int Millis(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
+
+std::string UniqueMonitorAddress() {
+  static std::atomic<uint64_t> next{0};
+  return fmt::format("inproc://kvr-feed-monitor-{}", next.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace
+
+FeedConnection::FeedConnection(const Env& env, const EngineFeedConfig& feed_config,
+                               EventEndpoints endpoints)
+    : env_(env), target_(feed_config.target), endpoints_(std::move(endpoints)), feed_(feed_config) {
+  try {
+    OpenLive();
+  } catch (const zmq::error_t& error) {
+    Fail(fmt::format("live endpoint '{}'", endpoints_.live), error);
+  }
+}
+
+void FeedConnection::OpenLive() {
+  live_.emplace(*env_.context, zmq::socket_type::sub);
+  ApplyCommon(&*live_);
+  live_->set(zmq::sockopt::rcvhwm, kLiveHighWaterMark);
+  live_->set(zmq::sockopt::subscribe,
+             "");  // one socket per engine, so the topic tells nothing more
+  // The monitor first: it must not miss the handshake.
+  const std::string address = UniqueMonitorAddress();
+  if (zmq_socket_monitor(live_->handle(), address.c_str(),
+                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) != 0) {
+    throw zmq::error_t();
+  }
+  monitor_.emplace(*env_.context, zmq::socket_type::pair);
+  monitor_->set(zmq::sockopt::linger, 0);
+  monitor_->connect(address);
+  live_->connect(endpoints_.live);
+}
+
+void FeedConnection::ApplyCommon(zmq::socket_t* socket) const {
+  const ZmqEventSourceConfig& config = *env_.config;
+  socket->set(zmq::sockopt::linger, 0);
+  socket->set(zmq::sockopt::maxmsgsize, kMaxMessageBytes);
+  socket->set(zmq::sockopt::reconnect_ivl, Millis(config.reconnect_min));
+  socket->set(zmq::sockopt::reconnect_ivl_max, Millis(config.reconnect_max));
+  socket->set(zmq::sockopt::heartbeat_ivl, Millis(config.heartbeat_interval));
+  socket->set(zmq::sockopt::heartbeat_timeout, Millis(config.heartbeat_timeout));
+  socket->set(zmq::sockopt::heartbeat_ttl, Millis(config.heartbeat_timeout));
+  socket->set(zmq::sockopt::tcp_keepalive, 1);
+  // With IPv6 on, ZMQ resolves names to IPv6 first and tries nothing else; engines usually bind IPv4.
+  socket->set(zmq::sockopt::ipv6, endpoints_.live.find('[') != std::string::npos);
+}
+
+void FeedConnection::OpenReplay(uint64_t from_sequence) {
+  replay_.emplace(*env_.context, zmq::socket_type::dealer);
+  ApplyCommon(&*replay_);
+  replay_->set(zmq::sockopt::rcvhwm,
+               0);  // else the engine's ROUTER drops the tail, end marker included
+  replay_->connect(endpoints_.replay);
+  const std::array<char, 8> sequence = EncodeSequence(from_sequence);
+  replay_->send(zmq::message_t(), zmq::send_flags::sndmore);  // the delimiter that a REQ would add
+  replay_->send(zmq::buffer(sequence), zmq::send_flags::none);
+}
+
+void FeedConnection::Fail(std::string_view what, const zmq::error_t& error) {
+  failure_ = fmt::format("{}: {}", what, error.what());
+  live_.reset();
+  monitor_.reset();
+  replay_.reset();
+  changed_ = true;
+}
+
+size_t FeedConnection::PollItemCount() const { return live_ ? (replay_ ? 3 : 2) : 0; }
+
+void FeedConnection::AppendPollItems(std::vector<zmq::pollitem_t>* items) const {
+  if (!live_) return;
+  for (const auto* socket : {&live_, &monitor_, &replay_}) {
+    if (*socket) {
+      items->push_back({.socket = const_cast<void*>((*socket)->handle()),
+                        .fd = 0,
+                        .events = ZMQ_POLLIN,
+                        .revents = 0});
+    }
+  }
+}
+
+void FeedConnection::OnPolled(const zmq::pollitem_t* items, MonotonicTime now) {
+  if (!live_) return;
+  const bool replay_readable = replay_ && items[2].revents != 0;
+  try {
+    if (items[1].revents != 0) ReadMonitor();
+    if (replay_readable) ReadReplay(now);
+    if (items[0].revents != 0) ReadLive();
+  } catch (const zmq::error_t& error) {
+    if (error.num() != ETERM) Fail("socket", error);
+  }
+}
+
+void FeedConnection::ReadLive() {
+  for (int i = 0; i < kMessagesPerTurn && Receive(&*live_); ++i) {
+    // Whatever happened to the connection before this message came is in the monitor by now. Not so the other way
+    // round: a message of a new life of the engine must not be taken before the notice that the old one is gone.
+    ReadMonitor();
+    feed_.OnLiveMessage(frames_, &events_);
+    ApplyEvents();
+  }
+}
+
+void FeedConnection::ReadMonitor() {
+  zmq::message_t event, address;
+  while (monitor_->recv(event, zmq::recv_flags::dontwait)) {
+    if (event.more()) (void)monitor_->recv(address, zmq::recv_flags::dontwait);
+    if (event.size() < sizeof(uint16_t)) continue;
+    uint16_t kind = 0;
+    std::memcpy(&kind, event.data(), sizeof(kind));
+    if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) feed_.OnConnected(&events_);
+    if (kind == ZMQ_EVENT_DISCONNECTED) feed_.OnDisconnected();
+    ApplyEvents();
+  }
+}
+
+void FeedConnection::ReadReplay(MonotonicTime now) {
+  for (int i = 0; i < kMessagesPerTurn && replay_ && Receive(&*replay_); ++i) {
+    feed_.OnReplayMessage(frames_, now, &events_);
+    ApplyEvents();
+  }
+}
+
+bool FeedConnection::Receive(zmq::socket_t* socket) {
+  frames_.clear();
+  zmq::message_t surplus;
+  for (size_t i = 0;; ++i) {
+    zmq::message_t& part = i < parts_.size() ? parts_[i] : surplus;
+    if (!socket->recv(part, zmq::recv_flags::dontwait)) return false;
+    if (i < parts_.size()) {
+      frames_.emplace_back(static_cast<const char*>(part.data()), part.size());
+    }
+    if (!part.more()) break;
+  }
+  return true;
+}
+
+void FeedConnection::StartReplay(MonotonicTime now) {
+  const auto request = feed_.TakeReplayRequest(now);
+  if (!request) return;
+  try {
+    OpenReplay(request->from_sequence);
+  } catch (const zmq::error_t& error) {
+    replay_.reset();
+    feed_.OnReplayImpossible(
+        fmt::format("replay endpoint '{}': {}", endpoints_.replay, error.what()), &events_);
+  }
+  ApplyEvents();
+}
+
+void FeedConnection::OnTick(MonotonicTime now) {
+  if (!live_) return;
+  feed_.OnTick(now, &events_);
+  ApplyEvents();
+}
+
+void FeedConnection::DropBlocks() {
+  feed_.DropBlocks(&events_);
+  ApplyEvents();
+}
+
+void FeedConnection::ApplyEvents() {
+  for (const KvEvent& event : events_) {
+    const ApplyResult result = env_.router->Apply(event);
+    env_.monitor->CountApplied(event, result);
+    feed_.OnApplyResult(result);
+  }
+  events_.clear();
+  changed_ = true;
+  // A replay that ended, or that another one replaced, needs its socket no more.
+  if (replay_ && (!feed_.ReplayRunning() || feed_.ReplayWanted())) replay_.reset();
+}
+
+void FeedConnection::Report(MonotonicTime now) {
+  const FeedState state = failure_.empty() ? feed_.State() : FeedState::kDegraded;
+  if (state != FeedState::kConnecting && state != FeedState::kRecovering)
+    initial_recovery_done_ = true;
+  if (!changed_) return;
+  if (reported_at_ && state == reported_state_ && now - *reported_at_ < kReportPeriod) return;
+  changed_ = false;
+  reported_at_ = now;
+  reported_state_ = state;
+  env_.monitor->Update({.target = target_,
+                        .state = state,
+                        .detail = failure_.empty() ? feed_.Detail() : failure_,
+                        .counters = feed_.Counters()});
+}
+
+}  // namespace kvrouter

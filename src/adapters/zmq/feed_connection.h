@@ -1,0 +1,95 @@
+#ifndef KVROUTER_ADAPTERS_ZMQ_FEED_CONNECTION_H_
+#define KVROUTER_ADAPTERS_ZMQ_FEED_CONNECTION_H_
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include <zmq.hpp>
+
+#include "adapters/zmq/zmq_event_source.h"
+#include "feed/engine_feed.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+
+namespace kvrouter {
+
+// The sockets of one rank around its EngineFeed: SUB for live messages, a PAIR that hears of the SUB's connection, and,
+// while a replay runs, a DEALER. Each replay has a DEALER of its own, so that late replies of an abandoned one cannot be
+// taken for an answer.
+//
+// Everything that happens to the connection is applied to the router at once and reported to the monitor by Report().
+//
+// Thread-compatible; all calls on the thread that made it. No ZMQ exception leaves it.
+class FeedConnection {
+ public:
+  struct Env {  // all outlive the connection
+    zmq::context_t* context = nullptr;
+    Router* router = nullptr;
+    FeedMonitor* monitor = nullptr;
+    const ZmqEventSourceConfig* config = nullptr;
+  };
+
+  // Connects; what is wrong with the live endpoint shows in the report, and the connection then stays silent.
+  FeedConnection(const Env& env, const EngineFeedConfig& feed_config, EventEndpoints endpoints);
+
+  const EventEndpoints& endpoints() const { return endpoints_; }
+
+  // Appends what to poll: nothing, or 2 or 3 items. `items` of the same poll go to OnPolled.
+  void AppendPollItems(std::vector<zmq::pollitem_t>* items) const;
+  size_t PollItemCount() const;
+
+  // Reads what is there, up to a bound that keeps other connections of the thread alive.
+  void OnPolled(const zmq::pollitem_t* items, MonotonicTime now);
+
+  void OnTick(MonotonicTime now);
+
+  bool ReplayWanted() const { return feed_.ReplayWanted(); }
+  bool ReplayRunning() const { return replay_.has_value(); }
+  void StartReplay(MonotonicTime now);
+
+  // The worker lives on without this connection: takes its blocks out of the index.
+  void DropBlocks();
+
+  // Tells the monitor if anything changed since the last report.
+  void Report(MonotonicTime now);
+
+  // Left connecting and recovering at least once, or cannot work at all.
+  bool InitialRecoveryDone() const { return initial_recovery_done_; }
+
+ private:
+  using Frames = std::vector<std::string_view>;
+
+  void OpenLive();
+  void ApplyCommon(zmq::socket_t* socket) const;
+  void OpenReplay(uint64_t from_sequence);
+  void Fail(std::string_view what, const zmq::error_t& error);
+  void ReadLive();
+  void ReadMonitor();
+  void ReadReplay(MonotonicTime now);
+  // The next whole message into frames_; false if there is none.
+  bool Receive(zmq::socket_t* socket);
+  void ApplyEvents();
+
+  const Env env_;
+  const Target target_;
+  const EventEndpoints endpoints_;
+  EngineFeed feed_;
+  std::optional<zmq::socket_t> live_;
+  std::optional<zmq::socket_t> monitor_;
+  std::optional<zmq::socket_t> replay_;
+  std::string failure_;  // why there is no live socket
+
+  std::array<zmq::message_t, 8> parts_;  // more than any message has
+  Frames frames_;
+  std::vector<KvEvent> events_;
+  bool initial_recovery_done_ = false;
+  bool changed_ = true;
+  FeedState reported_state_ = FeedState::kNone;
+  std::optional<MonotonicTime> reported_at_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_ZMQ_FEED_CONNECTION_H_

@@ -1,0 +1,100 @@
+#include "adapters/zmq/zmq_event_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "adapters/zmq/event_thread.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr uint32_t kMaxThreads = 64;
+
+absl::Status Validate(const ZmqEventSourceConfig& config) {
+  const auto invalid = [](std::string message) {
+    return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
+  };
+  if (config.threads < 1 || config.threads > kMaxThreads) {
+    return invalid(fmt::format("event threads must be 1..{}, got {}", kMaxThreads, config.threads));
+  }
+  if (config.max_live_batches_during_replay < 1) {
+    return invalid("max_live_batches_during_replay must be >= 1, got 0");
+  }
+  const struct {
+    const char* name;
+    std::chrono::milliseconds value;
+  } kDurations[] = {{"replay_timeout", config.replay_timeout},
+                    {"reconnect_min", config.reconnect_min},
+                    {"reconnect_max", config.reconnect_max},
+                    {"heartbeat_interval", config.heartbeat_interval},
+                    {"heartbeat_timeout", config.heartbeat_timeout}};
+  for (const auto& duration : kDurations) {
+    // The upper bound is ZMQ's: a time to live of 16 bits in tenths of a second.
+    if (duration.value.count() < 1 || duration.value > std::chrono::seconds(6553)) {
+      return invalid(
+          fmt::format("{} must be 1..6553000 ms, got {}", duration.name, duration.value.count()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct ZmqEventSource::Impl {
+  ZmqEventSourceConfig config;
+  zmq::context_t context{1};
+  std::vector<std::unique_ptr<EventThread>> threads;  // closed before the context
+
+  EventThread& ThreadOf(WorkerId id) {
+    return *threads[static_cast<uint64_t>(id) % threads.size()];
+  }
+};
+
+ZmqEventSource::ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor,
+                               const Clock* clock)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->config = config;
+  // Four sockets per rank while it replays; ZMQ's default would do for 250 ranks.
+  impl_->context.set(zmq::ctxopt::max_sockets, impl_->context.get(zmq::ctxopt::socket_limit));
+  const FeedConnection::Env env{
+      .context = &impl_->context, .router = router, .monitor = monitor, .config = &impl_->config};
+  const uint32_t threads = std::clamp(config.threads, 1u, kMaxThreads);
+  for (uint32_t i = 0; i < threads; ++i) {
+    impl_->threads.push_back(
+        std::make_unique<EventThread>(fmt::format("kvr-events-{}", i), env, clock));
+  }
+}
+
+ZmqEventSource::~ZmqEventSource() { Stop(); }
+
+absl::Status ZmqEventSource::Start() {
+  if (absl::Status status = Validate(impl_->config); !status.ok()) return status;
+  for (const auto& thread : impl_->threads) {
+    if (absl::Status status = thread->Start(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void ZmqEventSource::Stop() {
+  for (auto thread = impl_->threads.rbegin(); thread != impl_->threads.rend(); ++thread)
+    (*thread)->Stop();
+}
+
+void ZmqEventSource::OnWorkerChanged(const WorkerSpec& spec) {
+  impl_->ThreadOf(spec.id).Post(spec.id, spec);
+}
+
+void ZmqEventSource::OnWorkerRemoved(WorkerId id, Incarnation) {
+  impl_->ThreadOf(id).Post(id, std::nullopt);
+}
+
+bool ZmqEventSource::InitialRecoveryDone() const {
+  return std::all_of(impl_->threads.begin(), impl_->threads.end(),
+                     [](const auto& thread) { return thread->InitialRecoveryDone(); });
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""An engine's event sockets, made with pyzmq and msgpack: an implementation of the wire that shares no code with ours.
+
+Reads one JSON command per line on standard input and answers each with one JSON line. Ends when its input ends.
+Binds loopback only. Replay requests are served between commands, as engines do it on their publishing thread.
+"""
+import json
+import select
+import struct
+import sys
+import time
+
+import msgpack
+import zmq
+
+END = struct.pack('>q', -1)
+
+
+class Engine:
+    def __init__(self):
+        self.context = zmq.Context()
+        self.live = self.replay = None
+        self.topic = b''
+        self.topic_in_replies = True
+        self.mute_replay = False      # take requests, answer nothing
+        self.drop_reply_tail = 0      # leave out that many of the last messages of a reply, and the end marker
+        self.subscribed = 0
+        self.new_life()
+
+    def new_life(self, first_sequence=0):
+        self.sequence = first_sequence
+        self.history = []
+        self.requests = []
+
+    def bind(self, live='tcp://127.0.0.1:*', replay='tcp://127.0.0.1:*'):
+        self.live = self.open(zmq.XPUB, live)  # as PUB on the wire; shows subscriptions to the test
+        self.live.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.replay = self.open(zmq.ROUTER, replay) if replay else None
+        return {'live': self.address(self.live), 'replay': self.address(self.replay)}
+
+    def open(self, kind, address):
+        socket = self.context.socket(kind)
+        socket.linger = 0
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.bind(address)
+                return socket
+            except zmq.ZMQError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    @staticmethod
+    def address(socket):
+        return socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b'\0').decode() if socket else ''
+
+    def restart(self, first_sequence=0):
+        """The process dies and comes back on the same ports with an empty cache."""
+        self.new_life(first_sequence)
+        return self.rebind()
+
+    def rebind(self):
+        """The connections break, the process lives on."""
+        live, replay = self.address(self.live), self.address(self.replay)
+        self.live.close()
+        if self.replay:
+            self.replay.close()
+        self.subscribed = 0
+        return self.bind(live, replay)
+
+    def send_raw(self, frames):
+        self.live.send_multipart([bytes.fromhex(frame) for frame in frames])
+        return {}
+
+    def publish(self, events, rank=0, send=True, keep=True, form='array', times=1):
+        """`send` false: lost on the way. `keep` false: not in the replay buffer."""
+        for _ in range(times):
+            payload = msgpack.packb([time.time(), [self.encode(event, form) for event in events], rank])
+            if send:
+                self.live.send_multipart([self.topic, struct.pack('>Q', self.sequence), payload])
+            if keep:
+                self.history.append((self.sequence, payload))
+            self.sequence += 1
+        return {'sequence': self.sequence - 1}
+
+    @staticmethod
+    def encode(event, form):
+        """{"store": [hashes], "parent": hash, "tokens": [...], "block_size": n} or {"remove": [hashes]} or {"clear": true}"""
+        if 'clear' in event:
+            return ['AllBlocksCleared'] if form == 'array' else {'type': 'AllBlocksCleared'}
+        medium = event.get('medium', 'GPU')
+        if 'remove' in event:
+            hashes = [Engine.hash(h) for h in event['remove']]
+            if form == 'array':
+                return ['BlockRemoved', hashes, medium]
+            return {'type': 'BlockRemoved', 'block_hashes': hashes, 'medium': medium}
+        hashes = [Engine.hash(h) for h in event['store']]
+        parent = Engine.hash(event.get('parent'))
+        if form == 'array':
+            return ['BlockStored', hashes, parent, event['tokens'], event['block_size'], None, medium]
+        return {'parent_block_hash': parent, 'lora_id': None, 'lora_name': None, 'medium': medium, 'a_new_key': [1, {'x': None}],
+                'token_ids': event['tokens'], 'block_size': event['block_size'], 'block_hashes': hashes, 'type': 'BlockStored',
+                'group_idx': 0, 'kv_cache_spec_kind': 'full_attention'}
+
+    @staticmethod
+    def hash(value):
+        return bytes.fromhex(value) if isinstance(value, str) else value  # digests come as hex
+
+    def fill(self, first, count, block_size=4, send=False):
+        """`count` batches of one root block each; block i has hash first + i and tokens (first + i) * block_size and on."""
+        for i in range(first, first + count):
+            self.publish([{'store': [i], 'tokens': list(range(i * block_size, (i + 1) * block_size)), 'block_size': block_size}], send=send)
+        return {'sequence': self.sequence - 1}
+
+    def set(self, **options):
+        for name, value in options.items():
+            assert hasattr(self, name), name
+            setattr(self, name, value.encode() if name == 'topic' else value)
+        return {}
+
+    def wait_subscribed(self, count=1):
+        deadline = time.monotonic() + 20
+        while self.subscribed < count and time.monotonic() < deadline:
+            self.serve(0.02)
+        return {'subscribed': self.subscribed}
+
+    def status(self):
+        return {'requests': self.requests, 'sequence': self.sequence, 'subscribed': self.subscribed}
+
+    def serve(self, wait_seconds, also=()):
+        """Whatever the sockets bring; true if `also` is readable."""
+        sockets = [s for s in (self.live, self.replay) if s]
+        poller = zmq.Poller()
+        for socket in [*sockets, *also]:
+            poller.register(socket, zmq.POLLIN)
+        ready = dict(poller.poll(wait_seconds * 1000))
+        if self.live in ready and self.live.recv()[:1] == b'\x01':
+            self.subscribed += 1
+        if self.replay is not None and self.replay in ready:
+            self.answer(self.replay.recv_multipart())
+        return any(ready.get(s.fileno()) for s in also)
+
+    def answer(self, frames):
+        if len(frames) != 3 or frames[1] != b'':
+            self.requests.append(-1)
+            return
+        first = struct.unpack('>Q', frames[2])[0]
+        self.requests.append(first)
+        if self.mute_replay:
+            return
+        prefix = [frames[0], b'']
+        batches = [batch for batch in self.history if batch[0] >= first]
+        if self.drop_reply_tail:
+            batches = batches[:-self.drop_reply_tail]
+        for sequence, payload in batches:
+            topic = [self.topic] if self.topic_in_replies else []
+            self.replay.send_multipart(prefix + topic + [struct.pack('>Q', sequence), payload])
+        if not self.drop_reply_tail:
+            self.replay.send_multipart(prefix + ([b''] if self.topic_in_replies else []) + [END, b''])
+
+
+def main():
+    engine = Engine()
+    pending = b''
+    while True:
+        while b'\n' not in pending:
+            if not engine.serve(0.05, also=(sys.stdin,)):
+                continue
+            chunk = sys.stdin.buffer.raw.read(65536)
+            if not chunk:
+                return
+            pending += chunk
+        line, pending = pending.split(b'\n', 1)
+        command = json.loads(line)
+        result = getattr(engine, command.pop('op'))(**command)
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == '__main__':
+    main()

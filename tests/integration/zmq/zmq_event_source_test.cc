@@ -1,0 +1,432 @@
+#include "adapters/zmq/zmq_event_source.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "integration/zmq/engine_process.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+
+namespace kvrouter {
+namespace {
+
+using std::chrono::milliseconds;
+using Json = nlohmann::json;
+
+constexpr WorkerId kWorker{1};
+
+std::vector<TokenId> TokenRun(TokenId first, size_t count) {
+  std::vector<TokenId> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+// A store of whole blocks of 4 tokens.
+Json Store(Json hashes, Json parent, TokenId first_token) {
+  const auto tokens = TokenRun(first_token, 4 * hashes.size());
+  return {{"store", std::move(hashes)},
+          {"parent", std::move(parent)},
+          {"tokens", tokens},
+          {"block_size", 4}};
+}
+
+class ZmqEventSourceTest : public testing::Test {
+ protected:
+  ZmqEventSourceTest() : router_(RouterConfig{}, nullptr) {}
+
+  void StartSource(milliseconds replay_timeout = milliseconds(3000)) {
+    ZmqEventSourceConfig config;
+    config.threads = 2;
+    config.replay_timeout = replay_timeout;
+    config.reconnect_min = milliseconds(20);
+    config.reconnect_max = milliseconds(100);
+    source_ = std::make_unique<ZmqEventSource>(config, &router_, &monitor_, &SteadyClock());
+    ASSERT_TRUE(source_->Start().ok());
+  }
+
+  static WorkerSpec Spec(WorkerId id, std::vector<EventEndpoints> by_rank,
+                         uint64_t incarnation = 1) {
+    WorkerSpec spec;
+    spec.id = id;
+    spec.incarnation = Incarnation{incarnation};
+    spec.address = "http://127.0.0.1:1";
+    spec.block_size_tokens = 4;
+    spec.dp_size = static_cast<uint32_t>(by_rank.size());
+    for (uint32_t rank = 0; rank < by_rank.size(); ++rank) spec.events[rank] = by_rank[rank];
+    return spec;
+  }
+  static EventEndpoints Endpoints(const Json& bound) { return {bound["live"], bound["replay"]}; }
+
+  // As the registry does it: the core first.
+  void Register(const WorkerSpec& spec) {
+    ASSERT_TRUE(router_.UpsertWorker(spec).ok());
+    source_->OnWorkerChanged(spec);
+  }
+  void Remove(WorkerId id, uint64_t incarnation = 1) {
+    ASSERT_TRUE(router_.RemoveWorker(id));
+    source_->OnWorkerRemoved(id, Incarnation{incarnation});
+  }
+
+  uint32_t Overlap(const std::vector<TokenId>& tokens, WorkerId worker = kWorker,
+                   uint32_t rank = 0) {
+    RouteRequest request;
+    request.prompt = TokenPrompt{tokens};
+    const auto overlaps = router_.FindOverlap(request);
+    if (!overlaps.ok()) return 0;
+    for (const TargetOverlap& overlap : *overlaps) {
+      if (overlap.target == Target{worker, rank}) return overlap.device_blocks;
+    }
+    return 0;
+  }
+  uint64_t IndexBlocks(WorkerId worker = kWorker, uint32_t rank = 0) {
+    for (const PartitionSnapshot& partition : router_.Snapshot()) {
+      for (const TargetLoad& load : partition.loads) {
+        if (load.target == Target{worker, rank}) return load.index_blocks;
+      }
+    }
+    return 0;
+  }
+
+  std::optional<FeedReport> Report(WorkerId worker = kWorker, uint32_t rank = 0) {
+    for (const FeedReport& report : monitor_.Reports()) {
+      if (report.target == Target{worker, rank}) return report;
+    }
+    return std::nullopt;
+  }
+  FeedCounters Counters(WorkerId worker = kWorker, uint32_t rank = 0) {
+    const auto report = Report(worker, rank);
+    return report ? report->counters : FeedCounters{};
+  }
+  bool InState(FeedState state, WorkerId worker = kWorker, uint32_t rank = 0) {
+    const auto report = Report(worker, rank);
+    return report && report->state == state;
+  }
+
+  static bool Eventually(const std::function<bool()>& condition,
+                         milliseconds deadline = milliseconds(20000)) {
+    const auto until = std::chrono::steady_clock::now() + deadline;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return true;
+  }
+
+  Router router_;
+  FeedMonitor monitor_;
+  EngineProcess engine_;
+  std::unique_ptr<ZmqEventSource> source_;
+};
+
+TEST_F(ZmqEventSourceTest, LiveEventsInBothShapesReachTheRouter) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("publish", {{"events", {Store({101, 102}, nullptr, 1)}}, {"form", "array"}});
+  engine_.Call("publish", {{"events", {Store({18446744073709551615u}, 102, 9)}}, {"form", "map"}});
+  ASSERT_TRUE(Eventually([&] { return Overlap(TokenRun(1, 12)) == 3; }));
+  engine_.Call("publish", {{"events", {Json{{"remove", {-1}}}}}});
+  ASSERT_TRUE(Eventually([&] { return Overlap(TokenRun(1, 12)) == 2; }));
+  engine_.Call("publish", {{"events", {Json{{"clear", true}}}}, {"form", "map"}});
+  ASSERT_TRUE(Eventually([&] { return Overlap(TokenRun(1, 12)) == 0; }));
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kLive); }));
+}
+
+TEST_F(ZmqEventSourceTest, DigestsAndTheirIntegersNameOneBlock) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  const std::string digest = "2a97516c354b68848cdbd8f54a226a0a55b21ed138e207ad6c5cbb9c00aa5aea";
+  engine_.Call("publish", {{"events", {Store({digest}, nullptr, 1)}}});
+  ASSERT_TRUE(Eventually([&] { return Overlap(TokenRun(1, 4)) == 1; }));
+  engine_.Call("publish", {{"events", {Json{{"remove", {0x6c5cbb9c00aa5aea}}}}}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 0; }));
+}
+
+class ReplayFraming : public ZmqEventSourceTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(OldAndNew, ReplayFraming, testing::Bool());
+
+TEST_P(ReplayFraming, HistoryIsReplayedOnConnect) {
+  StartSource();
+  engine_.Call("set", {{"topic_in_replies", GetParam()}, {"topic", "kv@pod@model"}});
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 50}});
+  EXPECT_TRUE(source_->InitialRecoveryDone());  // of no feeds
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_TRUE(Eventually([&] { return source_->InitialRecoveryDone(); }));
+  EXPECT_EQ(IndexBlocks(), 50u);
+  EXPECT_EQ(Overlap(TokenRun(200, 4)), 1u);
+  EXPECT_TRUE(Eventually([&] { return InState(FeedState::kLive); }));
+  EXPECT_EQ(engine_.Call("status")["requests"], Json({0}));
+  EXPECT_EQ(Counters().replays_completed, 1u);
+}
+
+TEST_P(ReplayFraming, GapIsFilledFromTheLastAppliedBatch) {
+  StartSource();
+  engine_.Call("set", {{"topic_in_replies", GetParam()}});
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 3}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
+  engine_.Call("fill", {{"first", 4}, {"count", 5}, {"send", false}});
+  engine_.Call("fill", {{"first", 9}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 9 && InState(FeedState::kLive); }));
+  EXPECT_EQ(Counters().gaps, 1u);
+  EXPECT_EQ(Counters().restarts, 0u);
+  EXPECT_EQ(engine_.Call("status")["requests"].back(), 2);
+}
+
+TEST_F(ZmqEventSourceTest, GapWithoutReplayEndpointDropsTheRankAndShows) {
+  StartSource();
+  Json bound = engine_.Call("bind", {{"replay", nullptr}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 3}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
+  engine_.Call("fill", {{"first", 4}, {"count", 1}, {"send", false}});
+  engine_.Call("fill", {{"first", 5}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kDegraded); }));
+  EXPECT_EQ(IndexBlocks(), 1u);
+  EXPECT_NE(Report()->detail, "");
+}
+
+// Pitfall row 36: the engine's ROUTER dropped the tail and the end marker.
+TEST_F(ZmqEventSourceTest, LostTailOfAReplayIsFetchedAgain) {
+  StartSource(milliseconds(300));
+  engine_.Call("set", {{"drop_reply_tail", 2}});
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 20}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kDegraded); }));
+  EXPECT_EQ(IndexBlocks(), 18u);
+  EXPECT_GE(Counters().replays_failed, 1u);
+  engine_.Call("set", {{"drop_reply_tail", 0}});
+  engine_.Call("fill", {{"first", 21}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 21 && InState(FeedState::kLive); }));
+  EXPECT_EQ(Counters().restarts, 0u);
+}
+
+TEST_F(ZmqEventSourceTest, MuteReplayEndpointTimesOutAndLiveEventsGoOn) {
+  StartSource(milliseconds(300));
+  engine_.Call("set", {{"mute_replay", true}});
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 3}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 4}, {"count", 2}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kDegraded) && IndexBlocks() == 2; }));
+  EXPECT_TRUE(source_->InitialRecoveryDone());
+}
+
+TEST_F(ZmqEventSourceTest, LongHistoryArrivesWhole) {
+  StartSource();
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 10000}, {"block_size", 4}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10000 && InState(FeedState::kLive); }));
+}
+
+// Pitfall row 32.
+TEST_F(ZmqEventSourceTest, EngineRestartOnTheSamePortsDropsItsBlocks) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 10}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10; }));
+  engine_.Call("restart");
+  engine_.Call("fill", {{"first", 101}, {"count", 2}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 2 && InState(FeedState::kLive); }));
+  EXPECT_EQ(Overlap(TokenRun(4, 4)), 0u);
+  EXPECT_EQ(Overlap(TokenRun(404, 4)), 1u);
+  EXPECT_EQ(Counters().restarts, 1u);
+  EXPECT_EQ(Counters().reconnects, 1u);
+}
+
+TEST_F(ZmqEventSourceTest, RestartThatAlreadyPassedTheOldSequenceIsSeenByItsTimestamps) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 3}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3; }));
+  engine_.Call("restart");
+  engine_.Call("fill", {{"first", 101}, {"count", 20}, {"send", false}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 20 && InState(FeedState::kLive); }));
+  EXPECT_EQ(Overlap(TokenRun(4, 4)), 0u);
+  EXPECT_EQ(Counters().restarts, 1u);
+}
+
+TEST_F(ZmqEventSourceTest, BrokenConnectionToTheSameEngineKeepsItsBlocks) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 3}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3; }));
+  engine_.Call("rebind");  // other sockets, same life
+  engine_.Call("fill", {{"first", 4}, {"count", 2}, {"send", false}});
+  ASSERT_TRUE(Eventually([&] { return Counters().reconnects == 1; }));
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kLive); }));
+  engine_.Call("fill", {{"first", 6}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 6; }));
+  EXPECT_EQ(Counters().restarts, 0u);
+}
+
+// Pitfall row 43.
+TEST_F(ZmqEventSourceTest, RestartIsSeenWithoutAReplayEndpoint) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind", {{"replay", nullptr}}))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 10}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10; }));
+  engine_.Call("restart");
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 0; }));  // at the reconnect already
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 101}, {"count", 2}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 2; }));
+  ASSERT_TRUE(Eventually(
+      [&] { return InState(FeedState::kLive); }));  // from sequence 0 on nothing is missing
+}
+
+// B16: a departed worker stays away, and comes back empty.
+TEST_F(ZmqEventSourceTest, B16DepartedWorkerStaysAwayAndReturnsEmpty) {
+  StartSource();
+  const Json bound = engine_.Call("bind", {{"replay", nullptr}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 100}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 100; }));
+  engine_.Call("fill", {{"first", 101}, {"count", 50}, {"send", true}});
+  Remove(kWorker);
+  ASSERT_TRUE(Eventually([&] { return !Report(); }));
+  EXPECT_TRUE(router_.Snapshot().empty() || router_.Snapshot()[0].index_holder_blocks == 0);
+  const uint64_t applied = monitor_.Totals().events_applied;
+  engine_.Call("fill", {{"first", 151}, {"count", 10}, {"send", true}});
+  Register(Spec(kWorker, {Endpoints(bound)}, 2));
+  ASSERT_EQ(engine_.Call("wait_subscribed", {{"count", 2}})["subscribed"], 2);
+  EXPECT_EQ(IndexBlocks(), 0u);
+  EXPECT_EQ(monitor_.Totals().events_applied, applied);
+  engine_.Call("fill", {{"first", 161}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 1; }));
+}
+
+TEST_F(ZmqEventSourceTest, ChangedEndpointReconnectsThatRankOnly) {
+  StartSource();
+  EngineProcess second, moved;
+  const EventEndpoints first_endpoints = Endpoints(engine_.Call("bind"));
+  engine_.Call("fill", {{"first", 1}, {"count", 5}});
+  second.Call("publish", {{"events", Json::array()}, {"send", false}, {"times", 0}});
+  const EventEndpoints second_endpoints = Endpoints(second.Call("bind"));
+  for (int i = 11; i < 18; ++i) {
+    second.Call("publish", {{"events", {Store({i}, nullptr, 4 * i)}}, {"rank", 1}});
+  }
+  const EventEndpoints moved_endpoints = Endpoints(moved.Call("bind"));
+  moved.Call("publish", {{"events", {Store({21}, nullptr, 84)}}, {"rank", 1}});
+
+  Register(Spec(kWorker, {first_endpoints, second_endpoints}));
+  ASSERT_TRUE(
+      Eventually([&] { return IndexBlocks(kWorker, 0) == 5 && IndexBlocks(kWorker, 1) == 7; }));
+  Register(Spec(kWorker, {first_endpoints, moved_endpoints}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks(kWorker, 1) == 1; }));
+  EXPECT_EQ(IndexBlocks(kWorker, 0), 5u);
+  EXPECT_EQ(Overlap(TokenRun(84, 4), kWorker, 1), 1u);
+  EXPECT_EQ(engine_.Call("status")["requests"].size(), 1u);
+}
+
+// Pitfall row 6.
+TEST_F(ZmqEventSourceTest, RankOfTheBatchWinsOverTheRankOfTheSocket) {
+  StartSource();
+  const EventEndpoints endpoints = Endpoints(engine_.Call("bind"));
+  WorkerSpec spec = Spec(kWorker, {endpoints, {}});
+  engine_.Call("publish", {{"events", {Store({5}, nullptr, 4)}}, {"rank", 1}});
+  engine_.Call("publish", {{"events", {Store({6}, nullptr, 8)}}, {"rank", 2}});
+  engine_.Call("publish", {{"events", {Store({7}, nullptr, 12)}}, {"rank", nullptr}});
+  Register(spec);
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kLive); }));
+  EXPECT_EQ(IndexBlocks(kWorker, 0), 1u);
+  EXPECT_EQ(IndexBlocks(kWorker, 1), 1u);
+  EXPECT_EQ(Counters().skipped[static_cast<size_t>(SkipReason::kRankOutOfRange)], 1u);
+  EXPECT_TRUE(InState(FeedState::kNone, kWorker, 1));
+}
+
+TEST_F(ZmqEventSourceTest, InvalidEndpointIsShownAndHarmsNobodyElse) {
+  StartSource();
+  Register(Spec(WorkerId{2}, {{.live = "tcp://*:5557", .replay = ""}}));
+  Register(Spec(WorkerId{3}, {{.live = "no endpoint at all", .replay = ""}}));
+  const EventEndpoints good = Endpoints(engine_.Call("bind"));
+  engine_.Call("fill", {{"first", 1}, {"count", 1}});
+  Register(Spec(WorkerId{4}, {{.live = good.live, .replay = "nonsense://"}}));
+  Register(Spec(WorkerId{6}, {good}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks(WorkerId{6}) == 1; }));
+  for (const uint64_t id : {2, 3}) {
+    ASSERT_TRUE(Eventually([&] { return InState(FeedState::kDegraded, WorkerId{id}); }));
+    EXPECT_NE(Report(WorkerId{id})->detail.find("live endpoint"), std::string::npos)
+        << Report(WorkerId{id})->detail;
+  }
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kDegraded, WorkerId{4}); }));
+  EXPECT_NE(Report(WorkerId{4})->detail.find("replay endpoint"), std::string::npos)
+      << Report(WorkerId{4})->detail;
+  EXPECT_TRUE(source_->InitialRecoveryDone());
+}
+
+TEST_F(ZmqEventSourceTest, MessagesThatAreNoEventsAreCountedAndTheStreamGoesOn) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 1}, {"send", true}});
+  engine_.Call("send_raw", {{"frames", {"", "00"}}});
+  engine_.Call("send_raw", {{"frames", {"", "0000000000000001", "93ff"}}});
+  engine_.Call("send_raw", {{"frames", {"", "", "", "", "", "", "", "", "", "", "", "", "00"}}});
+  ASSERT_TRUE(Eventually([&] { return Counters().messages == 4; }));
+  EXPECT_EQ(Counters().skipped[static_cast<size_t>(SkipReason::kBadFraming)], 2u);
+  EXPECT_EQ(Counters().skipped[static_cast<size_t>(SkipReason::kBadEnvelope)], 1u);
+  engine_.Call("set", {{"sequence", 2}});
+  engine_.Call("fill", {{"first", 2}, {"count", 1}, {"send", true}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 2; }));
+}
+
+TEST_F(ZmqEventSourceTest, UnreachableEngineIsConnectingAndStopStaysQuick) {
+  StartSource();
+  EngineProcess gone;
+  const EventEndpoints endpoints = Endpoints(gone.Call("bind"));
+  gone.Kill();
+  for (uint64_t id = 1; id <= 20; ++id) Register(Spec(WorkerId{id}, {endpoints}));
+  ASSERT_TRUE(Eventually([&] { return monitor_.Reports().size() == 20; }));
+  EXPECT_TRUE(InState(FeedState::kConnecting));
+  EXPECT_FALSE(source_->InitialRecoveryDone());
+  const auto before = std::chrono::steady_clock::now();
+  source_->Stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(1000));
+}
+
+TEST_F(ZmqEventSourceTest, NothingIsAppliedAfterStop) {
+  StartSource();
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  engine_.Call("fill", {{"first", 1}, {"count", 2000}, {"send", true}});
+  source_->Stop();
+  const uint64_t blocks = IndexBlocks();
+  engine_.Call("fill", {{"first", 2001}, {"count", 100}, {"send", true}});
+  EXPECT_EQ(IndexBlocks(), blocks);
+}
+
+TEST_F(ZmqEventSourceTest, BadConfigurationIsRefusedByName) {
+  ZmqEventSourceConfig config;
+  config.threads = 65;
+  ZmqEventSource too_many(config, &router_, &monitor_, &SteadyClock());
+  const absl::Status status = too_many.Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.ToString().find("65"), std::string::npos);
+  config = {};
+  config.replay_timeout = milliseconds(0);
+  ZmqEventSource no_timeout(config, &router_, &monitor_, &SteadyClock());
+  EXPECT_EQ(no_timeout.Start().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kvrouter
