@@ -1,0 +1,77 @@
+#include "sim/virtual/policy_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace kvrouter::sim {
+namespace {
+
+// Names are cut at underscores into this many lines, so that a table fits a terminal.
+constexpr size_t kHeaderLines = 3;
+
+// "max_over_mean_prefill" -> {"max_over", "mean_", "prefill"}: lines of at most `width` characters.
+std::vector<std::string> HeaderLines(std::string_view name, size_t width) {
+  std::vector<std::string> lines(1);
+  while (!name.empty()) {
+    const size_t cut = std::min(name.find('_'), name.size() - 1) + 1;
+    if (!lines.back().empty() && lines.back().size() + cut > width) lines.emplace_back();
+    lines.back() += name.substr(0, cut);
+    name.remove_prefix(cut);
+  }
+  lines.insert(lines.begin(), kHeaderLines - std::min(kHeaderLines, lines.size()), "");
+  return lines;
+}
+
+constexpr int kPolicyWidth = 13;
+constexpr int kFigureWidth = 10;
+
+}  // namespace
+
+std::string FormatTable(std::span<const PolicyFigures> rows) {
+  std::string text;
+  for (size_t line = 0; line < kHeaderLines; ++line) {
+    text += fmt::format("{:<{}}", line + 1 == kHeaderLines ? "policy" : "", kPolicyWidth);
+    for (const FigureColumn& column : FigureColumns()) {
+      text += fmt::format(" {:>{}}", HeaderLines(column.name, kFigureWidth)[line], kFigureWidth);
+    }
+    text += '\n';
+  }
+  for (const PolicyFigures& row : rows) {
+    text += fmt::format("{:<{}}", PolicyName(row.policy), kPolicyWidth);
+    for (const FigureColumn& column : FigureColumns()) {
+      text += fmt::format(" {:>{}.{}f}", row.*column.figure, kFigureWidth, column.decimals);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows) {
+  nlohmann::ordered_json document = nlohmann::ordered_json::array();
+  for (const PolicyFigures& row : rows) {
+    nlohmann::ordered_json object;
+    object["trace"] = trace.name;
+    object["policy"] = PolicyName(row.policy);
+    object["mode"] = "virtual";
+    for (const FigureColumn& column : FigureColumns())
+      object[std::string(column.name)] = row.*column.figure;
+    object["sums"] = {
+        {"requests", row.sums.requests},
+        {"isl_tokens", row.sums.isl_tokens},
+        {"isl_blocks", row.sums.isl_blocks},
+        {"full_blocks", row.sums.full_blocks},
+        {"overlap_blocks", row.sums.overlap_blocks},
+        {"hit_blocks", row.sums.hit_blocks},
+        {"engine_query_tokens", row.sums.engine_query_tokens},
+        {"engine_hit_tokens", row.sums.engine_hit_tokens},
+        {"observations", row.sums.observations},
+    };
+    document.push_back(std::move(object));
+  }
+  return document.dump(2) + "\n";
+}
+
+}  // namespace kvrouter::sim

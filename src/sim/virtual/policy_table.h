@@ -1,0 +1,20 @@
+#ifndef KVROUTER_SIM_VIRTUAL_POLICY_TABLE_H_
+#define KVROUTER_SIM_VIRTUAL_POLICY_TABLE_H_
+
+#include <span>
+#include <string>
+
+#include "sim/virtual/simulation.h"
+
+namespace kvrouter::sim {
+
+// One line a policy, with a header line. Columns are those of PolicyFigures.
+std::string FormatTable(std::span<const PolicyFigures> rows);
+
+// An array with one object a policy: trace, policy, mode ("virtual"), the same columns in full
+// precision, and the sums.
+std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows);
+
+}  // namespace kvrouter::sim
+
+#endif  // KVROUTER_SIM_VIRTUAL_POLICY_TABLE_H_
