@@ -58,7 +58,7 @@ std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows) 
     object["mode"] = "virtual";
     for (const FigureColumn& column : FigureColumns())
       object[std::string(column.name)] = row.*column.figure;
-    object["sums"] = {
+    object["details"] = {
         {"requests", row.sums.requests},
         {"isl_tokens", row.sums.isl_tokens},
         {"isl_blocks", row.sums.isl_blocks},
