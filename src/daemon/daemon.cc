@@ -1,0 +1,178 @@
+#include "daemon/daemon.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <stop_token>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "daemon/state_log.h"
+
+namespace kvrouter {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTimerStep{100};  // readiness is looked at this often
+constexpr milliseconds kStateLogPeriod{500};
+constexpr milliseconds kHttpStopGrace{500};
+
+}  // namespace
+
+// What the timer thread waits on, and what only it touches.
+struct Daemon::Timers {
+  Mutex mu;
+  CondVar wake;
+  StateLog state_log;
+  std::string last_reason = "starting";
+};
+
+Daemon::Daemon(DaemonConfig config)
+    : config_(std::move(config)),
+      metrics_(config_.metrics),
+      router_(config_.router, &metrics_),
+      service_(config_.service, &router_, &SteadyClock()),
+      workers_(&router_),
+      zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
+      grpc_(config_.grpc,
+            {.routing = &service_, .workers = &workers_, .feeds = &feeds_, .router = &router_}),
+      http_(config_.http),
+      readiness_rule_(config_.ready_bound),
+      timers_state_(std::make_unique<Timers>()) {
+  metrics_.SetSources({.router = &router_,
+                       .service = &service_,
+                       .feeds = &feeds_,
+                       .workers = &workers_,
+                       .http =
+                           [this] {
+                             const HttpServerCounters counters = http_.Counters();
+                             return HttpFigures{.requests = counters.requests,
+                                                .connections_refused = counters.connections_refused,
+                                                .timeouts = counters.timeouts,
+                                                .bad_requests = counters.bad_requests,
+                                                .streams_overflowed = counters.streams_overflowed};
+                           },
+                       .ready = [this] { return CurrentReadiness().ready; }});
+  workers_.AddListener(&zmq_);
+  AddOpsRoutes(
+      &http_, [this] { return CurrentReadiness(); }, [this] { return metrics_.Text(); });
+}
+
+Daemon::~Daemon() { Stop(); }
+
+absl::Status Daemon::Start() {
+  KVR_RETURN_IF_ERROR(http_.Start());
+  KVR_RETURN_IF_ERROR(grpc_.Start());
+  KVR_RETURN_IF_ERROR(zmq_.Start());
+  KVR_RETURN_IF_ERROR(RegisterWorkers());
+  KVR_RETURN_IF_ERROR(WriteAddressesFile());
+  running_ = true;
+  spdlog::info("event=listening version={} http={} grpc={}", config_.metrics.version, HttpAddress(),
+               GrpcAddress());
+  timers_ = std::jthread([this](const std::stop_token& stop) { RunTimers(stop); });
+  return absl::OkStatus();
+}
+
+void Daemon::Stop() {
+  if (stopping_.exchange(true)) return;
+  if (running_) spdlog::info("event=stopping live_requests={}", service_.LiveRequests());
+  timers_.request_stop();  // first: it tells gRPC whether we are ready
+  if (timers_.joinable()) timers_.join();
+  grpc_.SetServing(false);
+  service_.StopIntake();
+  grpc_.Stop(config_.shutdown_grace);
+  http_.Stop(kHttpStopGrace);
+  zmq_.Stop();
+  if (addresses_written_) std::remove(config_.addresses_file.c_str());
+  if (running_) spdlog::info("event=stopped");
+}
+
+absl::Status Daemon::RegisterWorkers() {
+  for (const WorkerSpec& spec : config_.workers)
+    KVR_RETURN_IF_ERROR(workers_.Register(spec).status());
+  return absl::OkStatus();
+}
+
+// Whole or not at all: whoever waits for the file may read it the moment it appears.
+absl::Status Daemon::WriteAddressesFile() {
+  if (config_.addresses_file.empty()) return absl::OkStatus();
+  const std::string temporary = config_.addresses_file + ".tmp";
+  {
+    std::ofstream file(temporary, std::ios::trunc);
+    file << "http=" << HttpAddress() << "\ngrpc=" << GrpcAddress() << "\n";
+    file.close();
+    if (!file) {
+      return absl::UnavailableError(
+          fmt::format("addresses_file: cannot write {}: {}", temporary, std::strerror(errno)));
+    }
+  }
+  if (std::rename(temporary.c_str(), config_.addresses_file.c_str()) != 0) {
+    return absl::UnavailableError(fmt::format("addresses_file: cannot write {}: {}",
+                                              config_.addresses_file, std::strerror(errno)));
+  }
+  addresses_written_ = true;
+  return absl::OkStatus();
+}
+
+Readiness Daemon::CurrentReadiness() {
+  ReadinessRule::Inputs inputs{.recovery_done = zmq_.InitialRecoveryDone(),
+                               .stopping = stopping_.load()};
+  for (const WorkerSpec& worker : workers_.List())
+    inputs.schedulable_workers += worker.draining ? 0 : 1;
+  const MonotonicTime now = SteadyClock().Now();
+  MutexLock lock(readiness_mu_);
+  return readiness_rule_.Evaluate(inputs, now);
+}
+
+void Daemon::PublishReadiness() {
+  const Readiness readiness = CurrentReadiness();
+  grpc_.SetServing(readiness.ready);
+  if (ready_.exchange(readiness.ready) == readiness.ready &&
+      readiness.reason == timers_state_->last_reason)
+    return;
+  timers_state_->last_reason = readiness.reason;
+  if (readiness.ready) {
+    spdlog::info("event=ready schedulable_workers={}", readiness.schedulable_workers);
+  } else {
+    spdlog::info("event=not_ready reason={}", LogValue(readiness.reason));
+  }
+}
+
+void Daemon::LogStateChanges() {
+  for (const StateLog::Line& line :
+       timers_state_->state_log.Changes(workers_.List(), feeds_.Reports())) {
+    spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  }
+}
+
+void Daemon::RunTimers(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "kvr-timers");
+  const Clock& clock = SteadyClock();
+  const std::stop_callback wake(stop, [this] { timers_state_->wake.NotifyAll(); });
+  MonotonicTime next_tick = clock.Now() + config_.router.scheduler.expiry_check_period;
+  MonotonicTime next_log = clock.Now();
+  const milliseconds step = std::min(kTimerStep, config_.router.scheduler.expiry_check_period);
+  while (!stop.stop_requested()) {
+    const MonotonicTime now = clock.Now();
+    PublishReadiness();
+    if (now >= next_log) {
+      LogStateChanges();
+      next_log = now + kStateLogPeriod;
+    }
+    if (now >= next_tick) {
+      service_.Tick();
+      next_tick = now + config_.router.scheduler.expiry_check_period;
+    }
+    MutexLock lock(timers_state_->mu);
+    if (!stop.stop_requested()) timers_state_->wake.WaitFor(timers_state_->mu, step);
+  }
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,77 @@
+#ifndef KVROUTER_DAEMON_DAEMON_H_
+#define KVROUTER_DAEMON_DAEMON_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "adapters/grpc/grpc_server.h"
+#include "adapters/http/http_server.h"
+#include "adapters/http/ops.h"
+#include "adapters/metrics/router_metrics.h"
+#include "adapters/zmq/zmq_event_source.h"
+#include "base/mutex.h"
+#include "daemon/daemon_config.h"
+#include "daemon/readiness.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+#include "service/routing_service.h"
+#include "service/worker_registry.h"
+
+namespace kvrouter {
+
+// The parts of kvrouterd, wired together. Members are in the order of construction; each points only to those above it.
+//
+// Start opens the doors before it registers the workers of the file, so that a second daemon started by mistake fails on
+// the taken port without having bothered any engine. Stop goes the other way: not ready, no new requests, running calls
+// finish, sockets of the feeds close.
+//
+// Thread safety: Start and Stop from one thread; signals must be blocked before, since Start creates threads.
+class Daemon {
+ public:
+  explicit Daemon(DaemonConfig config);
+  ~Daemon();
+
+  // On an error nothing is left open. Once.
+  absl::Status Start();
+  // Within 5 s, also under load. Again: nothing.
+  void Stop();
+
+  std::string HttpAddress() const { return http_.Address(); }
+  std::string GrpcAddress() const { return grpc_.Address(); }
+
+ private:
+  absl::Status RegisterWorkers();
+  absl::Status WriteAddressesFile();
+  Readiness CurrentReadiness();
+  void PublishReadiness();
+  void LogStateChanges();
+  void RunTimers(const std::stop_token& stop);
+
+  const DaemonConfig config_;
+  RouterMetrics metrics_;
+  Router router_;
+  RoutingService service_;
+  WorkerRegistry workers_;
+  FeedMonitor feeds_;
+  ZmqEventSource zmq_;
+  GrpcServer grpc_;
+  HttpServer http_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> ready_{false};  // as last published
+  Mutex readiness_mu_;
+  ReadinessRule readiness_rule_ ABSL_GUARDED_BY(readiness_mu_);
+
+  bool running_ = false;  // Start succeeded
+  bool addresses_written_ = false;
+  struct Timers;
+  std::unique_ptr<Timers> timers_state_;
+  std::jthread timers_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DAEMON_DAEMON_H_

@@ -1,0 +1,36 @@
+#ifndef KVROUTER_DAEMON_READINESS_H_
+#define KVROUTER_DAEMON_READINESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "adapters/http/ops.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// When the daemon takes traffic: with at least one schedulable worker, once the feeds' initial recovery is done or has
+// taken longer than its bound. Recovery counts once: a worker that joins a running fleet does not take the router out of
+// service. The bound runs from the first worker on, since before there is nothing to recover. Pure; thread-compatible.
+class ReadinessRule {
+ public:
+  explicit ReadinessRule(std::chrono::milliseconds recovery_bound)
+      : recovery_bound_(recovery_bound) {}
+
+  struct Inputs {
+    uint64_t schedulable_workers = 0;
+    bool recovery_done = false;
+    bool stopping = false;
+  };
+  Readiness Evaluate(const Inputs& inputs, MonotonicTime now);
+
+ private:
+  const std::chrono::milliseconds recovery_bound_;
+  std::optional<MonotonicTime> first_worker_at_;
+  bool recovered_ = false;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DAEMON_READINESS_H_

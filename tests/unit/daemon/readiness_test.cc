@@ -1,0 +1,57 @@
+#include "daemon/readiness.h"
+
+#include <gtest/gtest.h>
+
+namespace kvrouter {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(ReadinessRuleTest, WithoutAWorkerItIsNotReady) {
+  ReadinessRule rule(seconds(10));
+  const Readiness readiness =
+      rule.Evaluate({.schedulable_workers = 0, .recovery_done = true}, seconds(100));
+  EXPECT_FALSE(readiness.ready);
+  EXPECT_EQ(readiness.reason, "no schedulable worker");
+}
+
+TEST(ReadinessRuleTest, FirstRecoveryIsWaitedForUpToItsBound) {
+  ReadinessRule rule(seconds(10));
+  EXPECT_FALSE(
+      rule.Evaluate({.schedulable_workers = 1, .recovery_done = false}, seconds(100)).ready);
+  EXPECT_FALSE(rule.Evaluate({.schedulable_workers = 1, .recovery_done = false},
+                             seconds(110) - milliseconds(1))
+                   .ready);
+  EXPECT_TRUE(
+      rule.Evaluate({.schedulable_workers = 1, .recovery_done = false}, seconds(110)).ready);
+}
+
+// With no worker there is nothing to recover, which must not pass for a finished recovery.
+TEST(ReadinessRuleTest, BoundAndRecoveryCountFromTheFirstWorker) {
+  ReadinessRule rule(seconds(10));
+  rule.Evaluate({.schedulable_workers = 0, .recovery_done = true}, seconds(0));
+  EXPECT_FALSE(
+      rule.Evaluate({.schedulable_workers = 1, .recovery_done = false}, seconds(1000)).ready);
+  EXPECT_TRUE(
+      rule.Evaluate({.schedulable_workers = 1, .recovery_done = true}, seconds(1001)).ready);
+}
+
+TEST(ReadinessRuleTest, LaterRecoveryDoesNotTakeItOutOfService) {
+  ReadinessRule rule(seconds(10));
+  EXPECT_TRUE(rule.Evaluate({.schedulable_workers = 1, .recovery_done = true}, seconds(1)).ready);
+  EXPECT_TRUE(rule.Evaluate({.schedulable_workers = 2, .recovery_done = false}, seconds(2)).ready);
+  EXPECT_FALSE(rule.Evaluate({.schedulable_workers = 0, .recovery_done = false}, seconds(3)).ready);
+  EXPECT_TRUE(rule.Evaluate({.schedulable_workers = 1, .recovery_done = false}, seconds(4)).ready);
+}
+
+TEST(ReadinessRuleTest, StoppingBeatsEverything) {
+  ReadinessRule rule(seconds(10));
+  const Readiness readiness = rule.Evaluate(
+      {.schedulable_workers = 1, .recovery_done = true, .stopping = true}, seconds(1));
+  EXPECT_FALSE(readiness.ready);
+  EXPECT_EQ(readiness.reason, "shutting down");
+}
+
+}  // namespace
+}  // namespace kvrouter

@@ -1,0 +1,384 @@
+#include "adapters/metrics/router_metrics.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+
+namespace kvrouter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// The lines of a scrape: "name{labels}" -> value, and the families by their TYPE line.
+struct Scrape {
+  explicit Scrape(const RouterMetrics& metrics) : text(metrics.Text()) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("# TYPE ")) {
+        std::istringstream words(line.substr(7));
+        std::string name, type;
+        words >> name >> type;
+        families[name] = type;
+      } else if (!line.starts_with("#")) {
+        const size_t space = line.rfind(' ');
+        series[line.substr(0, space)] = std::stod(line.substr(space + 1));
+      }
+    }
+  }
+
+  // The one series of this name whose labels hold all of these.
+  double Value(const std::string& name, const std::vector<std::string>& labels = {}) const {
+    std::optional<double> found;
+    for (const auto& [key, value] : series) {
+      if (key != name && !key.starts_with(name + "{")) continue;
+      bool all = true;
+      for (const std::string& label : labels) all = all && key.find(label) != std::string::npos;
+      if (!all) continue;
+      EXPECT_FALSE(found.has_value()) << "more than one series of " << name;
+      found = value;
+    }
+    EXPECT_TRUE(found.has_value()) << "no series " << name;
+    return found.value_or(-1);
+  }
+
+  std::string text;
+  std::map<std::string, std::string> families;
+  std::map<std::string, double> series;
+};
+
+RouteDecision Booked(uint64_t isl_blocks, double overlap_blocks) {
+  RouteDecision decision;
+  decision.booked = true;
+  decision.block_size_tokens = 16;
+  decision.isl_blocks = isl_blocks;
+  decision.isl_tokens = isl_blocks * 16;
+  decision.effective_overlap_blocks = overlap_blocks;
+  decision.expected_engine_hit_tokens = static_cast<uint64_t>(overlap_blocks) * 16;
+  return decision;
+}
+
+constexpr const char* kHistogramCount = "dynamo_component_router_kv_hit_rate_count";
+constexpr const char* kHistogramSum = "dynamo_component_router_kv_hit_rate_sum";
+constexpr const char* kOverlap = "dynamo_component_router_kv_overlap_blocks_total";
+constexpr const char* kIsl = "dynamo_component_router_kv_isl_blocks_total";
+
+TEST(RouterMetricsTest, B48MeanOfRatiosIsNotTheHitRate) {
+  RouterMetrics metrics({});
+  metrics.OnDecision({}, Booked(1, 0));
+  metrics.OnDecision({}, Booked(100, 99));
+  const Scrape scrape(metrics);
+  EXPECT_EQ(scrape.Value(kHistogramCount), 2);
+  EXPECT_DOUBLE_EQ(scrape.Value(kHistogramSum), 0.99);
+  EXPECT_EQ(scrape.Value(kOverlap), 99);
+  EXPECT_EQ(scrape.Value(kIsl), 101);
+  EXPECT_EQ(scrape.Value("kvrouter_overlap_tokens_total"), 99 * 16);
+  EXPECT_EQ(scrape.Value("kvrouter_isl_tokens_total"), 101 * 16);
+}
+
+TEST(RouterMetricsTest, B48EmptyPromptMovesNeitherHistogramNorCounters) {
+  RouterMetrics metrics({});
+  metrics.OnDecision({}, Booked(0, 0));
+  const Scrape scrape(metrics);
+  for (const char* name : {kHistogramCount, kHistogramSum, kOverlap, kIsl})
+    EXPECT_EQ(scrape.Value(name), 0) << name;
+  EXPECT_EQ(scrape.Value("kvrouter_decisions_total", {"reason=\"lowest_cost\""}), 1);
+}
+
+TEST(RouterMetricsTest, B48AdviceMovesNeitherHistogramNorCounters) {
+  RouterMetrics metrics({});
+  RouteDecision advice = Booked(100, 99);
+  advice.booked = false;
+  metrics.OnDecision({}, advice);
+  const Scrape scrape(metrics);
+  for (const char* name : {kHistogramCount, kHistogramSum, kOverlap, kIsl})
+    EXPECT_EQ(scrape.Value(name), 0) << name;
+  EXPECT_EQ(scrape.Value("kvrouter_advice_total"), 1);
+}
+
+TEST(RouterMetricsTest, B48PinnedDecisionFollowsTheSameRule) {
+  RouterMetrics metrics({});
+  RouteDecision pinned = Booked(10, 5);
+  pinned.reason = DecisionReason::kPinned;
+  metrics.OnDecision({}, pinned);
+  const Scrape scrape(metrics);
+  EXPECT_EQ(scrape.Value(kHistogramCount), 1);
+  EXPECT_EQ(scrape.Value(kOverlap), 5);
+  EXPECT_EQ(scrape.Value("kvrouter_decisions_total", {"reason=\"pinned\""}), 1);
+}
+
+TEST(RouterMetricsTest, TierWeightedOverlapKeepsItsFraction) {
+  RouterMetrics metrics({});
+  metrics.OnDecision({}, Booked(10, 2.75));
+  const Scrape scrape(metrics);
+  EXPECT_EQ(scrape.Value(kOverlap), 2.75);
+  EXPECT_EQ(scrape.Value("kvrouter_overlap_tokens_total"), 44);
+}
+
+TEST(RouterMetricsTest, HitRateHasDynamosTwentyOneBuckets) {
+  RouterMetrics metrics({});
+  metrics.OnDecision({}, Booked(20, 0));
+  metrics.OnDecision({}, Booked(20, 1));
+  metrics.OnDecision({}, Booked(20, 20));
+  const Scrape scrape(metrics);
+  std::set<std::string> bounds;
+  for (const auto& [key, value] : scrape.series) {
+    if (key.starts_with("dynamo_component_router_kv_hit_rate_bucket"))
+      bounds.insert(key.substr(key.find("le=")));
+  }
+  EXPECT_EQ(bounds.size(), 22u) << "0, 0.05 … 1 and +Inf";
+  const std::string bucket = "dynamo_component_router_kv_hit_rate_bucket";
+  EXPECT_EQ(scrape.Value(bucket, {"le=\"0\""}), 1);
+  EXPECT_EQ(scrape.Value(bucket, {"le=\"0.05\""}), 2) << "bounds are inclusive";
+  EXPECT_EQ(scrape.Value(bucket, {"le=\"0.95\""}), 2);
+  EXPECT_EQ(scrape.Value(bucket, {"le=\"1\""}), 3);
+  EXPECT_EQ(scrape.Value(bucket, {"le=\"+Inf\""}), 3);
+}
+
+TEST(RouterMetricsTest, ComponentLabelsAreDynamos) {
+  RouterMetrics metrics({.dynamo_namespace = "prod", .router_id = "42", .version = "1.2.3"});
+  const Scrape scrape(metrics);
+  EXPECT_EQ(scrape.Value(kOverlap, {"dynamo_namespace=\"prod\"", "dynamo_component=\"router\"",
+                                    "dynamo_endpoint=\"generate\"", "router_id=\"42\""}),
+            0);
+  EXPECT_EQ(scrape.Value("kvrouter_build_info", {"version=\"1.2.3\""}), 1);
+}
+
+TEST(RouterMetricsTest, RouterIdIsStableOnOneHost) {
+  const auto series_of_overlap = [](const Scrape& scrape) {
+    const auto it = scrape.series.lower_bound(kOverlap);
+    return it == scrape.series.end() ? std::string() : it->first;
+  };
+  const std::string first = series_of_overlap(Scrape(RouterMetrics({})));
+  EXPECT_THAT(first, testing::ContainsRegex("router_id=\"[0-9]+\""));
+  EXPECT_EQ(first, series_of_overlap(Scrape(RouterMetrics({}))));
+}
+
+TEST(RouterMetricsTest, EveryFamilyIsThereBeforeTheFirstRequest) {
+  const Scrape scrape{RouterMetrics({})};
+  const std::map<std::string, std::string> want = {
+      {"dynamo_component_router_kv_hit_rate", "histogram"},
+      {"dynamo_component_router_kv_overlap_blocks_total", "counter"},
+      {"dynamo_component_router_kv_isl_blocks_total", "counter"},
+      {"dynamo_component_router_requests_started_total", "counter"},
+      {"dynamo_component_router_requests_total", "counter"},
+      {"dynamo_component_kv_cache_events_applied", "counter"},
+      {"dynamo_component_kv_cache_event_warnings", "counter"},
+      {"dynamo_component_router_worker_registered", "gauge"},
+      {"dynamo_frontend_worker_active_decode_blocks", "gauge"},
+      {"dynamo_frontend_worker_active_prefill_tokens", "gauge"},
+      {"kvrouter_overlap_tokens_total", "counter"},
+      {"kvrouter_isl_tokens_total", "counter"},
+      {"kvrouter_expected_engine_hit_tokens_total", "counter"},
+      {"kvrouter_decisions_total", "counter"},
+      {"kvrouter_advice_total", "counter"},
+      {"kvrouter_bookings", "gauge"},
+      {"kvrouter_bookings_expired_total", "counter"},
+      {"kvrouter_duplicate_requests_total", "counter"},
+      {"kvrouter_unknown_frees_total", "counter"},
+      {"kvrouter_feed_skipped_total", "counter"},
+      {"kvrouter_feed_gaps_total", "counter"},
+      {"kvrouter_feed_replays_total", "counter"},
+      {"kvrouter_feed_restarts_total", "counter"},
+      {"kvrouter_feed_reconnects_total", "counter"},
+      {"kvrouter_feed_live_dropped_total", "counter"},
+      {"kvrouter_feed_state", "gauge"},
+      {"kvrouter_index_blocks", "gauge"},
+      {"kvrouter_index_holder_blocks", "gauge"},
+      {"kvrouter_index_bytes", "gauge"},
+      {"kvrouter_index_nodes", "gauge"},
+      {"kvrouter_worker_index_blocks", "gauge"},
+      {"kvrouter_http_requests_total", "counter"},
+      {"kvrouter_build_info", "gauge"},
+      {"process_cpu_seconds_total", "counter"},
+      {"process_resident_memory_bytes", "gauge"},
+      {"process_virtual_memory_bytes", "gauge"},
+      {"process_start_time_seconds", "gauge"},
+      {"process_open_fds", "gauge"},
+      {"process_max_fds", "gauge"},
+      {"process_threads", "gauge"},
+  };
+  for (const auto& [name, type] : want) {
+    ASSERT_TRUE(scrape.families.contains(name)) << name;
+    EXPECT_EQ(scrape.families.at(name), type) << name;
+  }
+  for (const auto& [key, value] : scrape.series) {
+    if (key.starts_with("process_") || key.starts_with("kvrouter_build_info")) continue;
+    EXPECT_EQ(value, 0) << key;
+  }
+}
+
+TEST(RouterMetricsTest, EveryFamilyHasHelpAndNoNameRepeats) {
+  const Scrape scrape{RouterMetrics({})};
+  std::istringstream lines(scrape.text);
+  std::multiset<std::string> helped;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# HELP ")) {
+      const std::string rest = line.substr(7);
+      const size_t space = rest.find(' ');
+      ASSERT_NE(space, std::string::npos) << line;
+      EXPECT_GT(rest.size() - space, 10u) << line;
+      helped.insert(rest.substr(0, space));
+    }
+  }
+  EXPECT_EQ(helped.size(), scrape.families.size());
+  for (const auto& [name, type] : scrape.families) EXPECT_EQ(helped.count(name), 1u) << name;
+}
+
+TEST(RouterMetricsTest, EventsHaveEveryKindWithEveryStatusOfDynamo) {
+  const Scrape scrape{RouterMetrics({})};
+  for (const char* kind : {"stored", "removed", "cleared"}) {
+    for (const char* status :
+         {"ok", "parent_block_not_found", "block_not_found", "invalid_block", "capacity_exhausted",
+          "allocation_failed", "ownership_degree_overflow", "indexer_invariant_violation",
+          "unsupported_residency_domain"}) {
+      EXPECT_EQ(scrape.Value(
+                    "dynamo_component_kv_cache_events_applied",
+                    {fmt::format("event_type=\"{}\"", kind), fmt::format("status=\"{}\"", status)}),
+                0);
+    }
+  }
+}
+
+// With the real core behind it.
+class RouterMetricsSourcesTest : public testing::Test {
+ protected:
+  RouterMetricsSourcesTest()
+      : metrics_({}), router_({}, &metrics_), service_({}, &router_, &clock_), workers_(&router_) {
+    metrics_.SetSources(
+        {.router = &router_,
+         .service = &service_,
+         .feeds = &feeds_,
+         .workers = &workers_,
+         .http = [] { return HttpFigures{.requests = 3, .connections_refused = 4}; },
+         .ready = [] { return true; }});
+  }
+
+  void Register(uint64_t id, WorkerRole role = WorkerRole::kAggregated) {
+    WorkerSpec spec;
+    spec.id = WorkerId{id};
+    spec.address = "http://127.0.0.1:1";
+    spec.block_size_tokens = 4;
+    spec.dp_size = 2;
+    spec.role = role;
+    ASSERT_TRUE(workers_.Register(spec).ok());
+  }
+
+  static FeedReport Report(uint64_t worker, uint32_t rank, FeedState state) {
+    return {.target = {WorkerId{worker}, rank}, .state = state, .detail = "", .counters = {}};
+  }
+
+  void Route(const std::string& id, std::vector<TokenId> tokens, bool book = true) {
+    RouteRequest request;
+    request.request_id = id;
+    request.prompt = TokenPrompt{tokens};
+    request.book = book;
+    const auto decision = service_.Route(std::move(request));
+    ASSERT_TRUE(decision.ok()) << decision.status();
+  }
+
+  ManualClock clock_;
+  RouterMetrics metrics_;
+  Router router_;
+  RoutingService service_;
+  WorkerRegistry workers_;
+  FeedMonitor feeds_;
+};
+
+TEST_F(RouterMetricsSourcesTest, RequestsAndLoadMoveWithBookings) {
+  Register(1);
+  Route("a", {1, 2, 3, 4, 5});
+  Route("advice", {1, 2, 3, 4, 5}, /*book=*/false);
+  const Scrape booked(metrics_);
+  EXPECT_EQ(booked.Value("dynamo_component_router_requests_started_total"), 1);
+  EXPECT_EQ(booked.Value("dynamo_component_router_requests_total"), 0);
+  EXPECT_EQ(booked.Value("kvrouter_bookings", {"model=\"default\"", "routing_group=\"default\""}),
+            1);
+  EXPECT_EQ(booked.Value("kvrouter_advice_total"), 1);
+  EXPECT_EQ(booked.Value(kIsl), 2);
+  double prefill_tokens = 0;
+  for (const char* rank : {"0", "1"}) {
+    prefill_tokens += booked.Value(
+        "dynamo_frontend_worker_active_prefill_tokens",
+        {"worker_id=\"1\"", fmt::format("dp_rank=\"{}\"", rank), "worker_type=\"decode\""});
+  }
+  EXPECT_EQ(prefill_tokens, 5);
+  ASSERT_EQ(service_.Free("a"), LifecycleResult::kDone);
+  service_.Free("a");
+  const Scrape freed(metrics_);
+  EXPECT_EQ(freed.Value("dynamo_component_router_requests_total"), 1);
+  EXPECT_EQ(freed.Value("kvrouter_unknown_frees_total"), 1);
+  EXPECT_EQ(freed.Value("kvrouter_bookings"), 0);
+  EXPECT_EQ(freed.Value("kvrouter_http_requests_total"), 3);
+  EXPECT_EQ(freed.Value("kvrouter_ready"), 1);
+}
+
+TEST_F(RouterMetricsSourcesTest, B16NoSeriesOutlivesItsWorker) {
+  Register(7, WorkerRole::kPrefill);
+  Register(8);
+  feeds_.Update(Report(7, 0, FeedState::kLive));
+  feeds_.Update(Report(8, 1, FeedState::kDegraded));
+  {
+    const Scrape scrape(metrics_);
+    EXPECT_EQ(scrape.Value("dynamo_component_router_worker_registered",
+                           {"router_worker_id=\"7\"", "dp_rank=\"1\"", "worker_type=\"prefill\""}),
+              1);
+    EXPECT_EQ(
+        scrape.Value("kvrouter_feed_state", {"worker_id=\"7\"", "dp_rank=\"0\"", "state=\"live\""}),
+        1);
+    EXPECT_EQ(
+        scrape.Value("kvrouter_feed_state", {"worker_id=\"8\"", "dp_rank=\"1\"", "state=\"live\""}),
+        0);
+    EXPECT_EQ(scrape.Value("kvrouter_feed_state",
+                           {"worker_id=\"8\"", "dp_rank=\"1\"", "state=\"degraded\""}),
+              1);
+  }
+  ASSERT_TRUE(workers_.Remove(WorkerId{7}).ok());
+  const Scrape scrape(metrics_);
+  EXPECT_THAT(scrape.text, Not(HasSubstr("worker_id=\"7\"")))
+      << "although the feed has not been removed yet";
+  EXPECT_THAT(scrape.text, HasSubstr("worker_id=\"8\""));
+}
+
+TEST_F(RouterMetricsSourcesTest, IndexFiguresFollowEvents) {
+  Register(1);
+  KvEvent event;
+  event.target = {WorkerId{1}, 1};
+  event.incarnation = workers_.Find(WorkerId{1})->incarnation;
+  event.data =
+      Stored{.parent = std::nullopt,
+             .blocks = {{EngineHash{1}, LocalBlockHash{11}}, {EngineHash{2}, LocalBlockHash{12}}}};
+  const ApplyResult result = router_.Apply(event);
+  feeds_.CountApplied(event, result);
+  const Scrape scrape(metrics_);
+  EXPECT_EQ(scrape.Value("dynamo_component_kv_cache_events_applied",
+                         {"event_type=\"stored\"", "status=\"ok\""}),
+            1);
+  EXPECT_EQ(scrape.Value("kvrouter_worker_index_blocks", {"worker_id=\"1\"", "dp_rank=\"1\""}), 2);
+  EXPECT_EQ(scrape.Value("kvrouter_index_blocks"), 2);
+  EXPECT_EQ(scrape.Value("kvrouter_index_holder_blocks"), 2);
+  EXPECT_GT(scrape.Value("kvrouter_index_bytes"), 0);
+}
+
+TEST_F(RouterMetricsSourcesTest, FeedTotalsOutliveTheirFeed) {
+  FeedReport report = Report(1, 0, FeedState::kLive);
+  report.counters.gaps = 2;
+  report.counters.replays_failed = 1;
+  report.counters.skipped[static_cast<size_t>(SkipReason::kBadEvent)] = 5;
+  feeds_.Update(report);
+  feeds_.Remove(report.target);
+  const Scrape scrape(metrics_);
+  EXPECT_EQ(scrape.Value("kvrouter_feed_gaps_total"), 2);
+  EXPECT_EQ(scrape.Value("kvrouter_feed_replays_total", {"outcome=\"failed\""}), 1);
+  EXPECT_EQ(scrape.Value("kvrouter_feed_skipped_total",
+                         {fmt::format("reason=\"{}\"", SkipReasonName(SkipReason::kBadEvent))}),
+            5);
+}
+
+}  // namespace
+}  // namespace kvrouter
