@@ -70,7 +70,9 @@ TEST(BlockHashGoldenTest, TokensHashAsUpstream) {
 }
 
 TEST(BlockHashGoldenTest, ChainsHashAsUpstream) {
-  for (const auto& v : Vectors()["chains"]) {
+  const auto vectors = Vectors();
+  ASSERT_EQ(vectors["chains"].size(), 1u);
+  for (const auto& v : vectors["chains"]) {
     EXPECT_EQ(SequenceHashes(As<LocalBlockHash>(v["local"])), As<SequenceHash>(v["sequence"]));
   }
 }
