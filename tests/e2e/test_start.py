@@ -1,0 +1,119 @@
+"""Start, health, readiness, the first scrape."""
+import shutil
+import socket
+import subprocess
+
+import pytest
+from conftest import live_events, wait_for
+
+COUNTER_FAMILIES = [
+    'dynamo_component_router_kv_overlap_blocks_total', 'dynamo_component_router_kv_isl_blocks_total',
+    'dynamo_component_router_requests_started_total', 'dynamo_component_router_requests_total',
+    'dynamo_component_kv_cache_events_applied', 'dynamo_component_kv_cache_event_warnings', 'kvrouter_overlap_tokens_total',
+    'kvrouter_isl_tokens_total', 'kvrouter_expected_engine_hit_tokens_total', 'kvrouter_decisions_total',
+    'kvrouter_advice_total', 'kvrouter_bookings_expired_total', 'kvrouter_duplicate_requests_total',
+    'kvrouter_unknown_frees_total', 'kvrouter_feed_skipped_total', 'kvrouter_feed_gaps_total', 'kvrouter_feed_replays_total',
+    'kvrouter_feed_restarts_total', 'kvrouter_feed_reconnects_total', 'kvrouter_feed_live_dropped_total',
+    'kvrouter_http_timeouts_total', 'kvrouter_http_bad_requests_total', 'kvrouter_http_connections_refused_total',
+]
+FAMILIES_OF_WORKERS = [
+    'dynamo_component_router_worker_registered', 'dynamo_frontend_worker_active_decode_blocks',
+    'dynamo_frontend_worker_active_prefill_tokens', 'kvrouter_worker_index_blocks', 'kvrouter_feed_state',
+    'kvrouter_index_blocks', 'kvrouter_index_holder_blocks', 'kvrouter_index_bytes', 'kvrouter_index_nodes',
+    'kvrouter_bookings',
+]
+
+
+def test_every_family_is_there_at_zero_before_the_first_request(start):
+    metrics = start().metrics()
+    for name in COUNTER_FAMILIES:
+        assert metrics.families.get(name) == 'counter', name
+        values = metrics.all(name)
+        assert values and not any(values), name
+    assert metrics.families['dynamo_component_router_kv_hit_rate'] == 'histogram'
+    assert metrics.one('dynamo_component_router_kv_hit_rate_count') == 0
+    assert len(metrics.all('dynamo_component_router_kv_hit_rate_bucket')) == 22
+    for name in FAMILIES_OF_WORKERS:
+        assert name in metrics.families, name
+        assert not metrics.all(name), name
+    assert metrics.one('kvrouter_build_info') == 1
+    assert metrics.one('process_resident_memory_bytes') > 1e6
+    assert metrics.one('process_open_fds') > 3
+    assert sorted(metrics.helped) == sorted(metrics.families), 'a help line for each family'
+
+
+def test_promtool_likes_the_scrape(start):
+    promtool = shutil.which('promtool')
+    if promtool is None:
+        pytest.skip('skipped, promtool not found')
+    daemon = start()
+    daemon.register(1)
+    daemon.route(range(10), 'r')
+    checked = subprocess.run([promtool, 'check', 'metrics'], input=daemon.metrics().text, capture_output=True, text=True)
+    # Dynamo's own names break two of promtool's naming rules; what it cannot parse is another matter (exit code 1).
+    assert checked.returncode in (0, 3), checked.stdout + checked.stderr
+    for line in checked.stderr.splitlines():
+        assert line.startswith('dynamo_'), line
+
+
+def test_live_at_once_ready_with_a_worker(start):
+    daemon = start()
+    assert daemon.get('/live')[0] == 200
+    assert daemon.serving('') == 1
+    status, body = daemon.get('/ready')
+    assert (status, body) == (503, '{"error":"no schedulable worker"}')
+    assert daemon.serving('kvrouter.v1.Router') == 2
+    daemon.register(1)
+    wait_for('ready', lambda: daemon.get('/ready')[0] == 200)
+    wait_for('health', lambda: daemon.serving('kvrouter.v1.Router') == 1)
+    assert daemon.metrics().one('kvrouter_ready') == 1
+    daemon.remove(1)
+    assert daemon.get('/ready')[0] == 503
+    assert daemon.get('/health')[0] == 503
+    wait_for('health', lambda: daemon.serving('kvrouter.v1.Router') == 2)
+    assert daemon.serving('') == 1
+
+
+def test_ready_waits_for_the_feed_but_not_longer_than_its_bound(start):
+    with socket.socket() as nobody:  # bound, never listening: connections are refused
+        nobody.bind(('127.0.0.1', 0))
+        endpoint = f'tcp://127.0.0.1:{nobody.getsockname()[1]}'
+        daemon = start('--ready-bound-ms=1500')
+        daemon.register(1, events=live_events(endpoint))
+        status, body = daemon.get('/ready')
+        assert (status, body) == (503, '{"error":"initial recovery of the event feeds is running"}')
+        wait_for('ready', lambda: daemon.get('/ready')[0] == 200, deadline_s=10)
+
+
+def test_ready_comes_with_the_feed(start, new_engine):
+    engine = new_engine()
+    daemon = start('--ready-bound-ms=600000')
+    daemon.register(1, events=live_events(engine.endpoint))
+    engine.wait_for_subscriber()
+    wait_for('ready', lambda: daemon.get('/ready')[0] == 200)
+
+
+def test_workers_of_the_file_are_there(start):
+    daemon = start(config='''
+workers:
+  - {worker_id: 1, address: "http://127.0.0.1:1", block_size: 4, dp_size: 2}
+  - {worker_id: 2, address: "http://127.0.0.1:2", block_size: 4, role: prefill}
+''')
+    metrics = daemon.metrics()
+    registered = 'dynamo_component_router_worker_registered'
+    assert metrics.one(registered, router_worker_id='1', dp_rank='1', worker_type='decode') == 1
+    assert metrics.one(registered, router_worker_id='2', worker_type='prefill') == 1
+    assert len(metrics.all(registered)) == 3
+    wait_for('ready', lambda: daemon.get('/ready')[0] == 200)
+    assert 'event=worker_joined worker_id=1' in wait_for('log line', lambda: daemon.log.read_text())
+
+
+def test_unknown_paths_and_methods(start):
+    daemon = start()
+    assert daemon.get('/nowhere') == (404, '{"error":"route not found"}')
+
+
+def test_variables_of_other_processes_are_named_once_and_ignored(start):
+    daemon = start(env={'DYN_SOMETHING_ELSE': '1', 'KVROUTER_SERVICE_HOST': '10.0.0.1'})
+    assert daemon.log.read_text().count('event=variable_ignored name=DYN_SOMETHING_ELSE') == 1
+    assert 'KVROUTER_SERVICE_HOST' not in daemon.log.read_text()
