@@ -50,6 +50,13 @@ Naming RadixTree::NamingOf(uint32_t slot, uint32_t block) const {
   return nodes_[place.node].holders.At(slot, place.offset);
 }
 
+uint32_t RadixTree::SharedPredecessor(uint32_t slot, uint32_t block) const {
+  const Place place = PlaceOf(block);
+  const Node& node = nodes_[place.node];
+  if (place.offset == 0 || node.holders.At(slot, place.offset - 1) != Naming::kShared) return kNoId;
+  return node.edge.ids()[place.offset - 1];
+}
+
 void RadixTree::Follow(uint32_t previous, std::span<const StoredBlock> contents,
                        std::vector<uint32_t>* ids) const {
   const Node* node = &nodes_[kRoot];
