@@ -40,7 +40,8 @@ std::optional<double> Scaled(std::optional<double> seconds, double speedup) {
   return seconds;
 }
 
-void AddEngineFigures(const CounterSums& before, const CounterSums& after, PolicyRow* row) {
+void AddEngineFigures(const CounterSums& before, const CounterSums& after,
+                      const PlayOutcome& outcome, PolicyRow* row) {
   KVR_CHECK(before.engines.size() == after.engines.size(), "{} engines, then {}",
             before.engines.size(), after.engines.size());
   double queries = 0;
@@ -54,6 +55,7 @@ void AddEngineFigures(const CounterSums& before, const CounterSums& after, Polic
     most_computed = std::max(most_computed, engine_queries - engine_hits);
   }
   row->engine_token_weighted = Ratio(hits, queries);
+  row->full_block_hit = Ratio(hits, static_cast<double>(outcome.full_block_tokens));
   const double mean_computed = (queries - hits) / static_cast<double>(after.engines.size());
   row->max_over_mean_prefill = Ratio(most_computed, mean_computed);
 }
@@ -104,11 +106,9 @@ PolicyRow MakeRow(const CounterSums& before, const CounterSums& after, const Pla
       Ratio(after.overlap_tokens - before.overlap_tokens, after.isl_tokens - before.isl_tokens);
   row.router_block_weighted =
       Ratio(after.overlap_blocks - before.overlap_blocks, after.isl_blocks - before.isl_blocks);
-  row.full_block_hit =
-      Ratio(after.overlap_blocks - before.overlap_blocks, static_cast<double>(outcome.full_blocks));
   row.request_weighted = Ratio(after.hit_ratio_sum - before.hit_ratio_sum,
                                after.hit_ratio_count - before.hit_ratio_count);
-  AddEngineFigures(before, after, &row);
+  AddEngineFigures(before, after, outcome, &row);
   std::vector<double> ttft = outcome.ttft_s;
   row.ttft_p50_s = Scaled(NearestRank(ttft, 0.5), speedup);
   row.ttft_p99_s = Scaled(NearestRank(ttft, 0.99), speedup);

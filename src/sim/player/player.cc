@@ -167,7 +167,8 @@ void Player::Impl::Send(Prepared request) {
 }
 
 void Player::Impl::Dispatch(size_t row, std::string body, const v1::RouteResponse& decision) {
-  outcome.full_blocks += trace.rows[row].isl_tokens / trace.block_size_tokens;
+  outcome.full_block_tokens +=
+      trace.rows[row].isl_tokens / trace.block_size_tokens * trace.block_size_tokens;
   outcome.overlap_blocks += decision.overlap_blocks();
   outcome.isl_tokens += trace.rows[row].isl_tokens;
   auto flight = std::make_shared<Flight>(Flight{.row = row, .id = RequestId(row)});

@@ -45,8 +45,8 @@ struct PlayOutcome {
   size_t completed = 0;
   size_t failed = 0;
   std::string first_failure;
-  uint64_t full_blocks = 0;     // of completed decisions: floor(isl / block size)
-  uint64_t overlap_blocks = 0;  // as decisions said
+  uint64_t full_block_tokens = 0;  // of decided prompts, without their partial tails
+  uint64_t overlap_blocks = 0;     // as decisions said
   uint64_t isl_tokens = 0;
   std::vector<double> ttft_s;  // from the recorded arrival, not from when it was sent
   std::vector<double> late_s;  // from the recorded arrival to the call of the router

@@ -19,6 +19,7 @@ struct EngineOptions {
   FleetConfig fleet;
   int64_t inter_token_us = 20'000;
   std::string addresses_file;
+  std::string workers_file;
 };
 
 void DefineModelOptions(CLI::App& app, EngineOptions& options) {
@@ -71,6 +72,8 @@ void DefineWireOptions(CLI::App& app, EngineOptions& options) {
   app.add_option("--replay-port", fleet.replay_port, "replay (ROUTER) port, likewise");
   app.add_option("--addresses-file", options.addresses_file,
                  "JSON file for the bound addresses, written when all serve");
+  app.add_option("--workers-file", options.workers_file,
+                 "YAML file with these engines as kvrouterd's workers 0, 1, ..., for its --config");
   app.add_option("--topic", fleet.events.topic, "first frame of event messages");
   app.add_option("--event-form", fleet.events.event_form,
                  "events as array (until mid-2026) or map (default)")
@@ -96,13 +99,45 @@ nlohmann::ordered_json AddressesJson(const WireFleet& fleet) {
   return {{"engines", engines}};
 }
 
+std::string WorkersYaml(const EngineOptions& options, const WireFleet& fleet) {
+  const EngineConfig& model = options.fleet.model;
+  std::string yaml = "workers:\n";
+  uint64_t worker_id = 0;
+  for (const EngineAddresses& engine : fleet.Addresses()) {
+    yaml += fmt::format("  - worker_id: {}\n", worker_id++);
+    yaml += fmt::format("    address: \"{}\"\n", engine.http);
+    yaml += fmt::format("    block_size: {}\n", model.block_size_tokens);
+    if (model.capacity_blocks > 0)
+      yaml += fmt::format("    total_kv_blocks: {}\n", model.capacity_blocks);
+    yaml += fmt::format("    kv_events_endpoint: \"{}\"\n", engine.live);
+    yaml += fmt::format("    replay_endpoint: \"{}\"\n", engine.replay);
+  }
+  return yaml;
+}
+
 // Readers poll for the file: it appears whole or not at all.
 bool WriteWhole(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".part";
   std::ofstream out(unfinished, std::ios::trunc);
-  out << text << '\n';
+  out << text;
   out.close();
   return out.good() && std::rename(unfinished.c_str(), path.c_str()) == 0;
+}
+
+bool WriteFiles(const EngineOptions& options, const WireFleet& fleet) {
+  struct Wanted {
+    const std::string& path;
+    std::string text;
+  };
+  // The addresses last: whoever waits for them may read the other at once.
+  const Wanted files[] = {{options.workers_file, WorkersYaml(options, fleet)},
+                          {options.addresses_file, AddressesJson(fleet).dump(2) + "\n"}};
+  for (const Wanted& file : files) {
+    if (file.path.empty() || WriteWhole(file.path, file.text)) continue;
+    fmt::print(stderr, "kvrouter-sim engine: cannot write {}\n", file.path);
+    return false;
+  }
+  return true;
 }
 
 int Serve(const EngineOptions& options) {
@@ -123,12 +158,7 @@ int Serve(const EngineOptions& options) {
     fmt::print("http={} events={} replay={}\n", engine.http, engine.live, engine.replay);
   }
   std::fflush(stdout);
-  if (!options.addresses_file.empty() &&
-      !WriteWhole(options.addresses_file, AddressesJson(fleet).dump(2))) {
-    fmt::print(stderr, "kvrouter-sim engine: cannot write --addresses-file {}\n",
-               options.addresses_file);
-    return 1;
-  }
+  if (!WriteFiles(options, fleet)) return 1;
   int signal = 0;
   sigwait(&stop_signals, &signal);
   fleet.Stop(std::chrono::milliseconds(200));

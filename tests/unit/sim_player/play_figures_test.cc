@@ -62,7 +62,7 @@ TEST(PlayFiguresTest, ARowIsWhatHappenedBetweenTwoScrapes) {
   after.engines[1].query_tokens += 20;
   after.engines[1].hit_tokens += 10;  // computed 10
   PlayOutcome outcome;
-  outcome.full_blocks = 10;
+  outcome.full_block_tokens = 80;
   outcome.ttft_s = {0.1, 0.3, 0.2};
   outcome.late_s = {0.001, 0.002};
   outcome.failed = 1;
@@ -71,7 +71,7 @@ TEST(PlayFiguresTest, ARowIsWhatHappenedBetweenTwoScrapes) {
   EXPECT_DOUBLE_EQ(row.router_token_weighted.value(), 0.6);
   EXPECT_DOUBLE_EQ(row.engine_token_weighted.value(), 0.6);
   EXPECT_DOUBLE_EQ(row.router_block_weighted.value(), 0.5);
-  EXPECT_DOUBLE_EQ(row.full_block_hit.value(), 0.6);
+  EXPECT_DOUBLE_EQ(row.full_block_hit.value(), 0.75);
   EXPECT_DOUBLE_EQ(row.request_weighted.value(), 0.25);
   EXPECT_DOUBLE_EQ(row.max_over_mean_prefill.value(), 1.5);
   EXPECT_DOUBLE_EQ(row.ttft_p50_s.value(), 2);
