@@ -30,9 +30,11 @@ EligibilityFilter::EligibilityFilter(const RouteRequest& request)
   }
   std::sort(excluded_targets_.begin(), excluded_targets_.end());
   std::sort(excluded_workers_.begin(), excluded_workers_.end());
+  unrestricted_ = !pinned_ && !allowed_ && excluded_workers_.empty() && excluded_targets_.empty();
 }
 
 EligibilityFilter::Verdict EligibilityFilter::Judge(Target target, bool draining) const {
+  if (unrestricted_) return draining ? Verdict::kDraining : Verdict::kEligible;
   if (pinned_ && !pinned_->Matches(target)) return Verdict::kNotPinned;
   if (!IsAllowed(target.worker)) return Verdict::kNotAllowed;
   if (IsExcluded(target)) return Verdict::kExcluded;

@@ -36,6 +36,7 @@ class EligibilityFilter {
   bool IsAllowed(WorkerId worker) const;
   bool IsExcluded(Target target) const;
 
+  bool unrestricted_ = false;  // the usual case: nothing below is set
   std::optional<TargetSelector> pinned_;
   std::optional<std::vector<WorkerId>> allowed_;  // sorted
   std::vector<WorkerId> excluded_workers_;        // sorted

@@ -47,6 +47,7 @@ void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
   }
   for (uint32_t offset = 0; offset < spec->dp_size; ++offset) {
     rows[offset].target = {.worker = spec->id, .dp_rank = spec->dp_start_rank + offset};
+    rows[offset].draining = spec->draining;
     rows[offset].worker = spec;
     if (!kept[offset]) rows[offset].slot = ledger_.AddTarget();
   }
@@ -101,7 +102,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
       placement->best_overlap_blocks = device_blocks;
       placement->best_overlap_target = row.target;
     }
-    const auto verdict = request.filter->Judge(row.target, row.worker->draining);
+    const auto verdict = request.filter->Judge(row.target, row.draining);
     CountVerdict(verdict, &placement->filtered);
     if (verdict != EligibilityFilter::Verdict::kEligible) continue;
     table->inputs.push_back({.target = row.target, .device_overlap_blocks = device_blocks});

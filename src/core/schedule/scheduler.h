@@ -113,6 +113,7 @@ class Scheduler {
   struct Row {
     Target target;
     TargetSlot slot{};
+    bool draining = false;  // worker->draining, without a cache miss per target
     std::shared_ptr<const WorkerSpec> worker;
   };
 
