@@ -31,7 +31,7 @@ struct SchedulerConfig {
   std::chrono::seconds active_request_expiry{300};      // > 0
   std::chrono::milliseconds expiry_check_period{5000};  // > 0
   // Live bookings per partition; the next one fails with kLimitReached. Bounds memory against callers that never free.
-  uint64_t max_bookings = 1'000'000;  // > 0
+  uint64_t max_bookings = 1'000'000;  // 1..4,194,304
 };
 
 // How much of each decision is kept for explanation, metrics and logs.
@@ -45,7 +45,7 @@ struct RouterConfig {
   DecisionDetail decision_detail = DecisionDetail::kFull;
   // Seed of the random generator for ties and sampling; each partition derives its own from it. 0 is as good as any.
   uint64_t random_seed = 0;
-  uint32_t max_partitions = 1024;  // > 0. (model, routing group) pairs
+  uint32_t max_partitions = 1024;  // 1..4096. (model, routing group) pairs
   uint32_t max_workers = 4096;     // > 0. Registered workers over all partitions
 };
 

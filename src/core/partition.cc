@@ -25,33 +25,44 @@ Scheduler::Options SchedulerOptions(const Partition::Identity& identity,
 
 }  // namespace
 
-std::shared_ptr<const WorkerSpec> Partition::Gate::Spec() {
-  MutexLock lock(mu);
-  return spec;
+ApplyResult Partition::Gate::Pass(const KvEvent& event, BlockIndex* index) {
+  if (closed_.load(std::memory_order_relaxed)) return {.status = ApplyStatus::kUnknownWorker};
+  MutexLock lock(mu_);
+  // The lock decides; the flag only keeps the queue short.
+  if (closed_.load(std::memory_order_relaxed)) return {.status = ApplyStatus::kUnknownWorker};
+  if (event.incarnation != spec_->incarnation) return {.status = ApplyStatus::kStaleIncarnation};
+  if (!HasRank(*spec_, event.target.dp_rank)) return {.status = ApplyStatus::kUnknownWorker};
+  if (event.tier != StorageTier::kDevice && !std::holds_alternative<Cleared>(event.data)) return {};
+  return index->Apply(event);
 }
 
-void Partition::Gate::Set(std::shared_ptr<const WorkerSpec> next) {
-  MutexLock lock(mu);
-  spec.swap(next);
+void Partition::Gate::Set(std::shared_ptr<const WorkerSpec> spec) {
+  MutexLock lock(mu_);
+  spec_ = std::move(spec);
+  closed_.store(false, std::memory_order_relaxed);
+}
+
+void Partition::Gate::Close() {
+  closed_.store(true, std::memory_order_relaxed);
+  MutexLock lock(mu_);  // whoever is inside has left once we have been here
 }
 
 Partition::Partition(Identity identity, const SchedulerConfig& config)
     : identity_(std::move(identity)), scheduler_(SchedulerOptions(identity_, config)) {}
 
-std::shared_ptr<Partition::Gate> Partition::FindGate(WorkerId id) const {
-  MutexLock lock(gates_mu_);
-  const auto it = gates_.find(id);
-  return it == gates_.end() ? nullptr : it->second;
+Partition::Member Partition::FindMember(WorkerId id) const {
+  MutexLock lock(members_mu_);
+  const auto it = members_.find(id);
+  return it == members_.end() ? Member{} : it->second;
 }
 
 size_t Partition::WorkerCount() const {
-  MutexLock lock(gates_mu_);
-  return gates_.size();
+  MutexLock lock(members_mu_);
+  return members_.size();
 }
 
 absl::Status Partition::CheckIncarnation(const WorkerSpec& spec) const {
-  const auto gate = FindGate(spec.id);
-  const auto known = gate ? gate->Spec() : nullptr;
+  const auto known = FindMember(spec.id).spec;
   if (!known || spec.incarnation >= known->incarnation) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kFailedPrecondition, ErrorReason::kIncarnationConflict,
@@ -61,7 +72,7 @@ absl::Status Partition::CheckIncarnation(const WorkerSpec& spec) const {
 }
 
 absl::Status Partition::CheckBlockSize(const WorkerSpec& spec) const {
-  const size_t others = WorkerCount() - (FindGate(spec.id) ? 1 : 0);
+  const size_t others = WorkerCount() - (FindMember(spec.id).spec ? 1 : 0);
   if (others == 0 || spec.block_size_tokens == block_size_tokens()) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kFailedPrecondition, ErrorReason::kBlockSizeConflict,
@@ -74,58 +85,46 @@ absl::Status Partition::CheckBlockSize(const WorkerSpec& spec) const {
 absl::Status Partition::PutWorker(const WorkerSpec& spec) {
   KVR_RETURN_IF_ERROR(CheckIncarnation(spec));
   KVR_RETURN_IF_ERROR(CheckBlockSize(spec));
-  auto gate = FindGate(spec.id);
-  auto known = gate ? gate->Spec() : nullptr;
-  if (known && known->incarnation != spec.incarnation) {
+  Member known = FindMember(spec.id);
+  if (known.spec && known.spec->incarnation != spec.incarnation) {
     RemoveWorker(spec.id);
-    gate = nullptr;
-    known = nullptr;
+    known = {};
   }
-  if (known && known->block_size_tokens != spec.block_size_tokens) {
-    gate->Set(nullptr);  // blocks of the old size must not slip in while they are dropped
-    DropBlocks(*known);
+  if (known.spec && known.spec->block_size_tokens != spec.block_size_tokens) {
+    known.gate->Close();  // blocks of the old size must not slip in while they are dropped
+    DropBlocks(*known.spec);
   }
   block_size_tokens_.store(spec.block_size_tokens, std::memory_order_relaxed);
 
   const auto record = std::make_shared<const WorkerSpec>(spec);
   scheduler_.SetWorker(record);
-  if (!gate) {
-    gate = std::make_shared<Gate>();
-    gate->Set(record);
-    MutexLock lock(gates_mu_);
-    gates_[spec.id] = std::move(gate);
-    return absl::OkStatus();
+  if (known.gate) {
+    known.gate->Set(record);
+    DropBlocksOfVanishedRanks(*known.spec, spec);
+  } else {
+    known.gate = std::make_shared<Gate>(record);
   }
-  gate->Set(record);
-  DropBlocksOfVanishedRanks(*known, spec);
+  MutexLock lock(members_mu_);
+  members_[spec.id] = {.spec = record, .gate = known.gate};
   return absl::OkStatus();
 }
 
 bool Partition::RemoveWorker(WorkerId id) {
-  const auto gate = FindGate(id);
-  if (!gate) return false;
+  const Member member = FindMember(id);
+  if (!member.gate) return false;
   scheduler_.RemoveWorker(id);  // first: from here on no reply names it
-  const auto known = gate->Spec();
-  gate->Set(nullptr);
+  member.gate->Close();
   {
-    MutexLock lock(gates_mu_);
-    gates_.erase(id);
+    MutexLock lock(members_mu_);
+    members_.erase(id);
   }
-  DropBlocks(*known);
+  DropBlocks(*member.spec);
   return true;
 }
 
 ApplyResult Partition::Apply(const KvEvent& event) {
-  const auto gate = FindGate(event.target.worker);
-  if (!gate) return {.status = ApplyStatus::kUnknownWorker};
-  MutexLock lock(gate->mu);
-  if (!gate->spec) return {.status = ApplyStatus::kUnknownWorker};
-  if (event.incarnation != gate->spec->incarnation) {
-    return {.status = ApplyStatus::kStaleIncarnation};
-  }
-  if (!HasRank(*gate->spec, event.target.dp_rank)) return {.status = ApplyStatus::kUnknownWorker};
-  if (event.tier != StorageTier::kDevice && !std::holds_alternative<Cleared>(event.data)) return {};
-  return index_.Apply(event);
+  const auto gate = FindMember(event.target.worker).gate;
+  return gate ? gate->Pass(event, &index_) : ApplyResult{.status = ApplyStatus::kUnknownWorker};
 }
 
 void Partition::DropBlocks(const WorkerSpec& spec) {

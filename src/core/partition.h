@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -77,15 +78,31 @@ class Partition {
   PartitionSnapshot Snapshot() const;
 
  private:
-  struct Gate {
-    Mutex mu;
-    std::shared_ptr<const WorkerSpec> spec ABSL_GUARDED_BY(mu);  // null: closed
+  class Gate {
+   public:
+    explicit Gate(std::shared_ptr<const WorkerSpec> spec) : spec_(std::move(spec)) {}
 
-    std::shared_ptr<const WorkerSpec> Spec() ABSL_LOCKS_EXCLUDED(mu);
-    void Set(std::shared_ptr<const WorkerSpec> next) ABSL_LOCKS_EXCLUDED(mu);
+    // The event's result; `index` is touched only while the gate is open to it.
+    ApplyResult Pass(const KvEvent& event, BlockIndex* index);
+    // From now on events are judged by `spec`; opens a closed gate.
+    void Set(std::shared_ptr<const WorkerSpec> spec);
+    // When it returns, no event is under way and none will pass.
+    void Close();
+
+   private:
+    Mutex mu_;
+    std::shared_ptr<const WorkerSpec> spec_ ABSL_GUARDED_BY(mu_);
+    // Turns events away before the mutex, so that a busy feed cannot keep Close() waiting.
+    std::atomic<bool> closed_{false};
   };
 
-  std::shared_ptr<Gate> FindGate(WorkerId id) const;
+  struct Member {
+    std::shared_ptr<const WorkerSpec> spec;
+    std::shared_ptr<Gate> gate;
+  };
+
+  // Both null if unknown.
+  Member FindMember(WorkerId id) const;
   void DropBlocks(const WorkerSpec& spec);
   // Ranks of `before` that `after` does not have.
   void DropBlocksOfVanishedRanks(const WorkerSpec& before, const WorkerSpec& after);
@@ -94,8 +111,8 @@ class Partition {
   std::atomic<uint32_t> block_size_tokens_{0};
   BlockIndex index_;
   Scheduler scheduler_;
-  mutable Mutex gates_mu_;
-  absl::flat_hash_map<WorkerId, std::shared_ptr<Gate>> gates_ ABSL_GUARDED_BY(gates_mu_);
+  mutable Mutex members_mu_;
+  absl::flat_hash_map<WorkerId, Member> members_ ABSL_GUARDED_BY(members_mu_);
 };
 
 }  // namespace kvrouter

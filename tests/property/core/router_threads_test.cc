@@ -148,5 +148,36 @@ TEST(RouterThreadsTest, NothingIsLostOrCountedTwiceWhenEverythingHappensAtOnce) 
   }
 }
 
+// B16 with the events not in a queue but already inside Apply when the worker is removed.
+TEST(RouterThreadsTest, B16_EventsUnderWayDoNotBringADepartedWorkerBack) {
+  Router router(RouterConfig{}, nullptr);
+  std::atomic<bool> stop{false};
+  const auto feed = [&](TokenId first) {
+    const KvEvent event = StoredEvent(TokensFrom(first, 200 * kBlockSize), TargetOf(1));
+    while (!stop) router.Apply(event);
+  };
+  std::vector<std::jthread> feeders;
+  struct StopOnExit {
+    std::atomic<bool>& flag;
+    ~StopOnExit() { flag = true; }
+  } stop_on_exit{stop};  // after the feeders: they are told before they are joined
+  for (TokenId i = 0; i < 3; ++i) feeders.emplace_back(feed, 100'000 * i);
+  uint64_t rounds_with_blocks = 0;
+  for (int round = 0; round < 60; ++round) {
+    EXPECT_TRUE(router.UpsertWorker(AWorker(1)).ok());
+    for (int look = 0; look < 1000 && router.Snapshot()[0].index_holder_blocks == 0; ++look) {
+      std::this_thread::yield();
+    }
+    rounds_with_blocks += router.Snapshot()[0].index_holder_blocks > 0 ? 1 : 0;
+    EXPECT_TRUE(router.RemoveWorker(WorkerId{1}));
+    // Nothing may arrive after the removal has returned, however late.
+    for (int look = 0; look < 3; ++look) {
+      ASSERT_EQ(router.Snapshot()[0].index_holder_blocks, 0u) << "round " << round;
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_GT(rounds_with_blocks, 0u) << "the feeders never got in: nothing was tested";
+}
+
 }  // namespace
 }  // namespace kvrouter

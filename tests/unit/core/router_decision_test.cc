@@ -285,6 +285,31 @@ TEST_F(RouterDecisionTest, OverridesReachTheFormulaAndTheBooking) {
   EXPECT_EQ(Decide(router_, request).candidates[0].additional_decode_blocks, 0u);
 }
 
+TEST_F(RouterDecisionTest, CreditDecayMeasuresTheExcessOverTheLeastBusyCandidate) {
+  RouterConfig config;
+  config.scheduler.weights.overlap_score_credit_decay = 1;
+  Router router(config, nullptr);
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(router.UpsertWorker(AWorker(id)).ok());
+  const auto book = [&](uint64_t worker, TokenId first, size_t tokens) {
+    const auto prompt = TokensFrom(first, tokens);
+    RouteRequest request = ARequest(prompt);
+    request.pinned = {.worker = WorkerId{worker}};
+    Decide(router, request);
+  };
+  book(1, 100'000, 32);
+  book(2, 200'000, 96);
+  book(3, 300'000, 96);
+  const auto tokens = TokensFrom(0, 64);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(router.Apply(StoredEvent(tokens, TargetOf(id))).status, ApplyStatus::kOk);
+  }
+  const auto decision = Decide(router, ARequest(tokens));
+  ASSERT_EQ(decision.candidates.size(), 3u);
+  EXPECT_EQ(decision.candidates[0].credit_blocks, 4);
+  EXPECT_EQ(decision.candidates[1].credit_blocks, 2);  // excess 4 blocks over a prompt of 4
+  EXPECT_EQ(decision.candidates[2].credit_blocks, 2);
+}
+
 TEST_F(RouterDecisionTest, LoraNameAndSaltKeepPromptsApart) {
   AddWorkers(2);
   const auto tokens = TokensFrom(0, 64);
