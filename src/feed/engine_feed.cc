@@ -116,8 +116,10 @@ void EngineFeed::StartRebuild(bool repair) {
   replay_ = Replay{.from_sequence = 0, .drop_pending = repair};
 }
 
-void EngineFeed::StartContinue() {
-  replay_ = Replay{.from_sequence = cursor_.LastApplied()->sequence, .verify_pending = true};
+void EngineFeed::StartContinue(bool tail_only) {
+  replay_ = Replay{.from_sequence = cursor_.LastApplied()->sequence,
+                   .verify_pending = true,
+                   .tail_only = tail_only};
 }
 
 // What was buffered is in the engine's own history, so a later replay brings it; kept, it could be
@@ -223,8 +225,11 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
   if (ended.drop_pending) {
     history_truncated_ = history_truncated_ || marker_seen;  // a repair that found nothing
   } else if (!marker_seen) {
-    if (ended.verify_pending || !cursor_.LastApplied()) {  // the same engine or not: we cannot know
+    const bool unverified = ended.verify_pending && !ended.tail_only;
+    if (unverified || !cursor_.LastApplied()) {  // the same engine or not: we cannot know
       GoOnWithout(std::string(failure), out);
+    } else if (ended.progressed) {
+      return StartContinue(/*tail_only=*/true);  // the rest may only have been lost on the way
     } else {
       tail_unconfirmed_ = true;
     }

@@ -119,7 +119,8 @@ class EngineFeed {
   struct Replay {
     uint64_t from_sequence = 0;
     bool verify_pending = false;  // continue: the batch we have has not come back yet
-    bool drop_pending = false;    // repair: what is held goes when the first batch arrives
+    bool tail_only = false;  // only to see whether anything follows; what is held is right as it is
+    bool drop_pending = false;  // repair: what is held goes when the first batch arrives
     bool requested = false;
     bool progressed = false;  // a batch was applied
     MonotonicTime deadline{};
@@ -129,7 +130,7 @@ class EngineFeed {
 
   void BeginRestart(std::vector<KvEvent>* out);
   void StartRebuild(bool repair);
-  void StartContinue();
+  void StartContinue(bool tail_only = false);
   void AbandonReplay();
   void OnGap(const WireMessage& message, const FeedCursor::Mark& mark, std::vector<KvEvent>* out);
   void OnReplayedBatch(const WireMessage& message, std::vector<KvEvent>* out);

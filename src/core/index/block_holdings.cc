@@ -138,9 +138,17 @@ void BlockHoldings::HoldPlanned(uint32_t slot) {
 ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const Removed& event) {
   ApplyResult result;
   const uint32_t slot = holders_.Find(target);
+  uint32_t likely =
+      kNoId;  // engines evict tail first: the block before the last one, known without a table look-up
   for (const EngineHash hash : event.engine_hashes) {
     const BlockName name = NameOf(hash);
-    const NamedBlock named = slot == kNoId ? NamedBlock{} : Resolve(slot, name);
+    NamedBlock named;
+    if (likely != kNoId && tree_.blocks()[likely].name == name) {
+      named = {likely, Naming::kShared};
+    } else if (slot != kNoId) {
+      named = Resolve(slot, name);
+    }
+    likely = kNoId;
     if (named.block == kNoId) {
       ++result.blocks_not_found;
       result.status = ApplyStatus::kBlockNotFound;
@@ -155,6 +163,7 @@ ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const R
         if (keeps) continue;
       }
     }
+    if (named.naming == Naming::kShared) likely = tree_.SharedPredecessor(slot, named.block);
     RemoveName(slot, name, named, &result);
   }
   return result;

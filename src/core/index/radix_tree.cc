@@ -50,28 +50,33 @@ Naming RadixTree::NamingOf(uint32_t slot, uint32_t block) const {
   return nodes_[place.node].holders.At(slot, place.offset);
 }
 
+uint32_t RadixTree::SharedPredecessor(uint32_t slot, uint32_t block) const {
+  const Place place = PlaceOf(block);
+  const Node& node = nodes_[place.node];
+  if (place.offset == 0 || node.holders.At(slot, place.offset - 1) != Naming::kShared) return kNoId;
+  return node.edge.ids()[place.offset - 1];
+}
+
 void RadixTree::Follow(uint32_t previous, std::span<const StoredBlock> contents,
                        std::vector<uint32_t>* ids) const {
-  const Edge* edge = nullptr;
+  const Node* node = &nodes_[kRoot];
   uint32_t offset = 0;
   if (previous != kNoId) {
     const Place place = PlaceOf(previous);
-    edge = &nodes_[place.node].edge;
+    node = &nodes_[place.node];
     offset = place.offset + 1;
   }
-  size_t i = 0;
-  while (i < contents.size()) {
-    if (edge == nullptr || offset == edge->size()) {
-      const uint32_t child =
-          FindChild(edge == nullptr ? kNoId : edge->ids().back(), contents[i].local_hash);
+  for (const StoredBlock& block : contents) {
+    if (offset == node->edge.size()) {
+      if (node->first_child == kNoId) return;  // the usual end: saves a table look-up
+      const uint32_t child = FindChild(previous, block.local_hash);
       if (child == kNoId) return;
-      edge = &nodes_[child].edge;
+      node = &nodes_[child];
       offset = 0;
     }
-    if (edge->contents()[offset] != contents[i].local_hash) return;
-    ids->push_back(edge->ids()[offset]);
-    ++offset;
-    ++i;
+    if (node->edge.contents()[offset] != block.local_hash) return;
+    previous = node->edge.ids()[offset++];
+    ids->push_back(previous);
   }
 }
 

@@ -74,6 +74,9 @@ class RadixTree {
   uint32_t FindChild(uint32_t parent_block, LocalBlockHash content) const;
   Naming NamingOf(uint32_t slot, uint32_t block) const;
 
+  // The block before `block` on its edge if `slot` holds it by its shared name, else kNoId.
+  uint32_t SharedPredecessor(uint32_t slot, uint32_t block) const;
+
   // Follows `contents` from behind `previous` (kNoId: from the start) as far as it is there;
   // appends the blocks to `ids`.
   void Follow(uint32_t previous, std::span<const StoredBlock> contents,

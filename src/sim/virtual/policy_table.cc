@@ -49,6 +49,19 @@ std::string FormatTable(std::span<const PolicyFigures> rows) {
   return text;
 }
 
+std::string FormatSums(std::span<const PolicyFigures> rows) {
+  std::string text;
+  for (const PolicyFigures& row : rows) {
+    const HitSums& sums = row.sums;
+    text += fmt::format(
+        "{}: expected {} of {} blocks (partial ones counted); found {} of {} full blocks, {} of {} "
+        "tokens\n",
+        PolicyName(row.policy), sums.overlap_blocks, sums.isl_blocks, sums.hit_blocks,
+        sums.full_blocks, sums.engine_hit_tokens, sums.engine_query_tokens);
+  }
+  return text;
+}
+
 std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows) {
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const PolicyFigures& row : rows) {

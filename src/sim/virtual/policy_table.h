@@ -11,6 +11,9 @@ namespace kvrouter::sim {
 // One line a policy, with a header line. Columns are those of PolicyFigures.
 std::string FormatTable(std::span<const PolicyFigures> rows);
 
+// The sums behind the ratios, a line a policy: what runs with exact counts are checked by.
+std::string FormatSums(std::span<const PolicyFigures> rows);
+
 // An array with one object a policy, as `kvrouter-sim table` reads them: trace, policy, mode
 // ("virtual"), the same columns in full precision, and under "details" the sums of the first run.
 std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows);

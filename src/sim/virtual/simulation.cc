@@ -42,12 +42,12 @@ EngineConfig WithBlockSize(EngineConfig engine, uint32_t block_size_tokens) {
 
 class Simulation {
  public:
-  Simulation(const Trace& trace, const SimulationConfig& config)
-      : trace_(trace),
+  Simulation(const TraceBlocks& blocks, const SimulationConfig& config)
+      : blocks_(blocks),
+        trace_(blocks.trace()),
         config_(config),
-        blocks_(trace),
-        fleet_(config.workers, WithBlockSize(config.engine, trace.block_size_tokens)),
-        arrivals_(trace.rows.size()),
+        fleet_(config.workers, WithBlockSize(config.engine, trace_.block_size_tokens)),
+        arrivals_(trace_.rows.size()),
         requests_of_worker_(config.workers) {}
 
   absl::StatusOr<PolicyFigures> Run();
@@ -60,9 +60,9 @@ class Simulation {
   void See(const EngineEvent& event);
   PolicyFigures Figures(MonotonicTime arrival_span);
 
+  const TraceBlocks& blocks_;
   const Trace& trace_;
   const SimulationConfig& config_;
-  TraceBlocks blocks_;
   Fleet fleet_;
   std::unique_ptr<Placement> placement_;
   HitSums sums_;
@@ -191,21 +191,21 @@ PolicyFigures Simulation::Figures(MonotonicTime arrival_span) {
 
 }  // namespace
 
-absl::StatusOr<PolicyFigures> Simulate(const Trace& trace, const SimulationConfig& config) {
+absl::StatusOr<PolicyFigures> Simulate(const TraceBlocks& blocks, const SimulationConfig& config) {
   if (config.workers == 0) return absl::InvalidArgumentError("workers must be > 0, got 0");
   if (!(config.speedup > 0) || !std::isfinite(config.speedup)) {
     return absl::InvalidArgumentError(fmt::format("speedup must be > 0, got {}", config.speedup));
   }
-  return Simulation(trace, config).Run();
+  return Simulation(blocks, config).Run();
 }
 
-absl::StatusOr<PolicyFigures> SimulateMean(const Trace& trace, SimulationConfig config,
+absl::StatusOr<PolicyFigures> SimulateMean(const TraceBlocks& blocks, SimulationConfig config,
                                            uint32_t runs) {
   if (runs == 0) return absl::InvalidArgumentError("runs must be > 0, got 0");
   const bool is_random = config.policy != Policy::kRoundRobin && config.workers > 1;
   std::vector<PolicyFigures> figures;
   for (uint32_t run = 0; run < (is_random ? runs : 1); ++run, ++config.seed) {
-    KVR_ASSIGN_OR_RETURN(const PolicyFigures one, Simulate(trace, config));
+    KVR_ASSIGN_OR_RETURN(const PolicyFigures one, Simulate(blocks, config));
     figures.push_back(one);
   }
   return MeanFigures(figures);

@@ -6,9 +6,9 @@
 #include "absl/status/statusor.h"
 #include "kvrouter/config.h"
 #include "sim/model/engine_model.h"
-#include "sim/trace/trace.h"
 #include "sim/virtual/placement.h"
 #include "sim/virtual/policy_figures.h"
+#include "sim/virtual/trace_blocks.h"
 
 namespace kvrouter::sim {
 
@@ -25,12 +25,12 @@ struct SimulationConfig {
 };
 
 // Runs the whole trace in virtual time. The same arguments give the same figures.
-absl::StatusOr<PolicyFigures> Simulate(const Trace& trace, const SimulationConfig& config);
+absl::StatusOr<PolicyFigures> Simulate(const TraceBlocks& blocks, const SimulationConfig& config);
 
 // Means over `runs` runs (> 0) with seeds config.seed, config.seed + 1, …: few early ties decide
 // where conversations grow, so figures of single runs scatter (full_block_hit of skewed_isl with 8
 // workers: standard deviation 0.008). Where nothing is random one run is made.
-absl::StatusOr<PolicyFigures> SimulateMean(const Trace& trace, SimulationConfig config,
+absl::StatusOr<PolicyFigures> SimulateMean(const TraceBlocks& blocks, SimulationConfig config,
                                            uint32_t runs);
 
 }  // namespace kvrouter::sim

@@ -6,7 +6,7 @@
 
 namespace kvrouter::sim {
 
-TraceBlocks::TraceBlocks(const Trace& trace) {
+TraceBlocks::TraceBlocks(const Trace& trace) : trace_(trace) {
   const uint64_t block_seed = BlockSeed({});
   std::vector<TokenId> tokens(trace.block_size_tokens);
   std::vector<LocalBlockHash> hashes;

@@ -16,7 +16,10 @@ namespace kvrouter::sim {
 // Thread-compatible.
 class TraceBlocks {
  public:
+  // `trace` must outlive this.
   explicit TraceBlocks(const Trace& trace);
+
+  const Trace& trace() const { return trace_; }
 
   // What block_hash.h makes of PromptTokens: the same on all workers. Each distinct block was
   // hashed once.
@@ -29,6 +32,7 @@ class TraceBlocks {
   static std::vector<EngineHash> EngineHashes(uint32_t worker, const TraceRow& row);
 
  private:
+  const Trace& trace_;
   absl::flat_hash_map<uint32_t, LocalBlockHash> local_hashes_;
 };
 

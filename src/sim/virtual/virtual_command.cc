@@ -13,6 +13,7 @@
 #include "sim/virtual/policy_table.h"
 #include "sim/virtual/router_settings.h"
 #include "sim/virtual/simulation.h"
+#include "sim/virtual/trace_blocks.h"
 
 namespace kvrouter::sim {
 namespace {
@@ -92,14 +93,16 @@ absl::Status Run(Options options) {
     simulation.engine.service = EngineConfig::Service::kContinuousBatching;
   }
   KVR_ASSIGN_OR_RETURN(const Trace trace, ReadTrace(options.trace_path, options.block_size_tokens));
+  const TraceBlocks blocks(trace);
   std::vector<PolicyFigures> rows;
   for (const Policy policy : ChosenPolicies(options.policies)) {
     simulation.policy = policy;
     KVR_ASSIGN_OR_RETURN(const PolicyFigures figures,
-                         SimulateMean(trace, simulation, options.runs));
+                         SimulateMean(blocks, simulation, options.runs));
     rows.push_back(figures);
   }
   fmt::print("{}{}", Title(trace, simulation, options.runs), FormatTable(rows));
+  if (simulation.sequential) fmt::print("{}", FormatSums(rows));
   if (options.json_path.empty()) return absl::OkStatus();
   std::ofstream json(options.json_path);
   json << FormatJson(trace, rows);

@@ -164,7 +164,7 @@ TEST_P(ReplayFraming, HistoryIsReplayedOnConnect) {
   EXPECT_EQ(IndexBlocks(), 50u);
   EXPECT_EQ(Overlap(TokenRun(200, 4)), 1u);
   EXPECT_TRUE(Eventually([&] { return InState(FeedState::kLive); }));
-  EXPECT_EQ(engine_.Call("status")["requests"], Json({0}));
+  EXPECT_EQ(engine_.Call("status")["requests"], Json::array({0}));
   EXPECT_EQ(Counters().replays_completed, 1u);
 }
 
