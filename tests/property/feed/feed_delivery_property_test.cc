@@ -148,7 +148,9 @@ TEST(FeedDeliveryPropertyTest, EveryMessageTwiceChangesNothing) {
       h.Live(batch);
     }
     EXPECT_EQ(h.counters().restarts, 0u);
-    ASSERT_EQ(h.ServeReplays(engine.wire()), h.feed().ReplayRunning() ? 1 : 0);
+    const int wanted =
+        h.feed().ReplayWanted() ? 1 : 0;  // a step may publish twice, and we passed on one
+    ASSERT_EQ(h.ServeReplays(engine.wire()), wanted);
     ASSERT_EQ(ContentsOf(h.index()), Reference(engine.wire()));
     ASSERT_EQ(h.feed().State(), FeedState::kLive);
   }
