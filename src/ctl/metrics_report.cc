@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <compare>
+#include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "ctl/table.h"
@@ -46,24 +48,37 @@ std::optional<double> Ratio(const std::vector<Sample>& samples, const HitRate& r
   return SumOf(samples, rate.numerator).value_or(0) / denominator;
 }
 
-// Series that belong to one target: (worker id, rank) -> family -> value.
-using ByTarget =
-    std::map<std::tuple<uint64_t, std::string, std::string>, std::map<std::string, double>>;
+// Series that belong to one target. Worker ids as numbers first, so that worker 9 comes before worker 10.
+struct TargetId {
+  uint64_t worker_id = 0;
+  uint64_t dp_rank = 0;
+  friend auto operator<=>(const TargetId&, const TargetId&) = default;
+};
+struct TargetFigures {
+  std::map<std::string, double> figures;  // by family
+  std::map<std::string, std::string>
+      states;  // families that are 1 for the state they are in, 0 for the others
+};
+using ByTarget = std::map<TargetId, TargetFigures>;
 
 bool IsOfTarget(const Sample& sample) { return !sample.Label("worker_id").empty(); }
+
+uint64_t Whole(std::string_view text) {
+  return std::strtoull(std::string(text).c_str(), nullptr, 10);
+}
 
 ByTarget TargetSeries(const std::vector<Sample>& samples) {
   ByTarget targets;
   for (const Sample& sample : samples) {
     if (!IsOfTarget(sample)) continue;
-    const std::string worker(sample.Label("worker_id"));
-    std::string column = sample.name;
-    for (const auto& [label, value] : sample.labels) {
-      if (label == "state" || label == "reason") column += fmt::format("{{{}}}", value);
+    TargetFigures& target =
+        targets[{Whole(sample.Label("worker_id")), Whole(sample.Label("dp_rank"))}];
+    const std::string_view state = sample.Label("state");
+    if (state.empty()) {
+      target.figures[sample.name] += sample.value;
+    } else if (sample.value == 1) {
+      target.states[sample.name] = state;
     }
-    // The number first, so that worker 9 comes before worker 10.
-    targets[{std::strtoull(worker.c_str(), nullptr, 10), worker,
-             std::string(sample.Label("dp_rank"))}][column] += sample.value;
   }
   return targets;
 }
@@ -116,19 +131,24 @@ std::vector<Sample> OtherFigures(const std::vector<Sample>& samples) {
 }
 
 std::string TargetsText(const ByTarget& targets) {
-  std::set<std::string> columns;
-  for (const auto& [target, values] : targets) {
-    for (const auto& [column, value] : values) columns.insert(column);
+  std::set<std::string> figures, states;
+  for (const auto& [id, target] : targets) {
+    for (const auto& [family, value] : target.figures) figures.insert(family);
+    for (const auto& [family, state] : target.states) states.insert(family);
   }
   std::vector<std::string> titles = {"WORKER", "RANK"};
-  for (const std::string& column : columns) titles.push_back(ShortName(column));
+  for (const std::string& family : states) titles.push_back(ShortName(family));
+  for (const std::string& family : figures) titles.push_back(ShortName(family));
   Table table(std::move(titles));
-  for (const auto& [target, values] : targets) {
-    const auto& [number, worker, dp_rank] = target;
-    std::vector<std::string> cells = {worker, dp_rank.empty() ? "-" : dp_rank};
-    for (const std::string& column : columns) {
-      const auto it = values.find(column);
-      cells.push_back(it == values.end() ? "-" : Number(it->second));
+  for (const auto& [id, target] : targets) {
+    std::vector<std::string> cells = {std::to_string(id.worker_id), std::to_string(id.dp_rank)};
+    for (const std::string& family : states) {
+      const auto it = target.states.find(family);
+      cells.push_back(it == target.states.end() ? "-" : it->second);
+    }
+    for (const std::string& family : figures) {
+      const auto it = target.figures.find(family);
+      cells.push_back(it == target.figures.end() ? "-" : Number(it->second));
     }
     table.AddRow(std::move(cells));
   }
@@ -184,9 +204,11 @@ std::string MetricsJson(const std::vector<Sample>& samples) {
     rates[fmt::format("{}_weighted", rate.weighting)] = ratio ? Json(*ratio) : Json(nullptr);
   }
   Json targets = Json::array();
-  for (const auto& [target, values] : TargetSeries(samples)) {
-    const auto& [number, worker, dp_rank] = target;
-    targets.push_back({{"worker_id", number}, {"dp_rank", dp_rank}, {"figures", values}});
+  for (const auto& [id, target] : TargetSeries(samples)) {
+    targets.push_back({{"worker_id", id.worker_id},
+                       {"dp_rank", id.dp_rank},
+                       {"states", target.states},
+                       {"figures", target.figures}});
   }
   const Json report = {
       {"hit_rates", rates}, {"targets", targets}, {"figures", SeriesArray(OtherFigures(samples))}};

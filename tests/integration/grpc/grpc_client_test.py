@@ -3,12 +3,14 @@
 
 Usage: grpc_client_test.py TEST_SERVER KVROUTERCTL PROTO_DIR [unittest arguments]
 """
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import grpc
@@ -285,6 +287,44 @@ class CtlTest(Case):
         self.assertIn(str(BIG_ID), text)
         worker = json.loads(self.ctl('workers', '--json'))['workers'][0]
         self.assertEqual((BIG_ID, 'prefill', 2), (worker['worker_id'], worker['role'], len(worker['feeds'])))
+
+    def test_metrics(self):
+        scrape = (b'kvrouter_overlap_tokens_total 90\nkvrouter_isl_tokens_total 100\n'
+                  b'dynamo_frontend_worker_active_decode_blocks{worker_id="%d",dp_rank="0"} 3\n' % BIG_ID)
+        answers = {'/metrics': (200, scrape)}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                if self.server.delay_s:
+                    self.server.released.wait(self.server.delay_s)
+                    return  # the client has long left
+                status, body = answers[self.path]
+                self.send_response(status)
+                self.send_header('Content-Length', str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        server.delay_s, server.released = 0, threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.addCleanup(server.released.set)
+        where = {'KVROUTER_HTTP': f'127.0.0.1:{server.server_port}'}
+        text = self.ctl('metrics', environment=where)
+        self.assertRegex(text, r'token-weighted +0\.9000 +90 +100')
+        self.assertIn('differ by design', text)
+        self.assertEqual(0.9, json.loads(self.ctl('metrics', '--json', environment=where))['hit_rates']['token_weighted'])
+        self.assertEqual(BIG_ID, json.loads(self.ctl('metrics', '--json', environment=where))['targets'][0]['worker_id'])
+        series = self.ctl('metrics', 'kvrouter_isl', environment=where)
+        self.assertEqual(2, series.count('\n'), series)
+        answers['/metrics'] = (503, b'')
+        self.assertIn('answered 503', self.ctl('metrics', code=1, environment=where))
+        server.delay_s = 20
+        self.assertIn(where['KVROUTER_HTTP'], self.ctl('metrics', '--timeout', '0.3', code=1, environment=where))
 
     def test_errors_are_one_line(self):
         self.assertIn('cannot reach the daemon at 127.0.0.1:1', self.ctl('--grpc', '127.0.0.1:1', 'workers', code=1))

@@ -30,6 +30,8 @@ dynamo_frontend_worker_active_decode_blocks{worker_id="9",dp_rank="0",worker_typ
 dynamo_frontend_worker_active_prefill_tokens{worker_id="9",dp_rank="0",worker_type="decode"} 160
 kvrouter_feed_skipped_total{reason="bad_event"} 0
 kvrouter_feed_skipped_total{reason="block_size"} 4
+kvrouter_feed_state{worker_id="9",dp_rank="0",state="live"} 0
+kvrouter_feed_state{worker_id="9",dp_rank="0",state="degraded"} 1
 kvrouter_bookings 2
 process_open_fds 12
 )";
@@ -62,7 +64,7 @@ TEST(MetricsReportTest, ShowsTheThreeWeightingsAndSaysWhyTheyDiffer) {
 
 TEST(MetricsReportTest, ShowsTargetsInNumericOrderAndOnlyWhatSaysSomething) {
   const std::string text = MetricsText(ParseExposition(kScrape));
-  EXPECT_THAT(text, ContainsRegex("9 +0 +3 +160\n +10 +0 +12.5 +-\n"));
+  EXPECT_THAT(text, ContainsRegex("9 +0 +degraded +3 +160\n +10 +0 +- +12.5 +-\n"));
   EXPECT_THAT(text, HasSubstr("reason=block_size"));
   EXPECT_THAT(text, Not(HasSubstr("bad_event")));
   EXPECT_THAT(text, Not(HasSubstr("_bucket")));
@@ -83,6 +85,7 @@ TEST(MetricsReportTest, JsonCarriesTheSameFigures) {
   EXPECT_DOUBLE_EQ(json["hit_rates"]["request_weighted"], 0.495);
   EXPECT_DOUBLE_EQ(json["hit_rates"]["block_weighted"], 99.0 / 101.0);
   EXPECT_EQ(json["targets"][0]["worker_id"], 9);
+  EXPECT_EQ(json["targets"][0]["states"]["kvrouter_feed_state"], "degraded");
   EXPECT_EQ(json["targets"][1]["figures"]["dynamo_frontend_worker_active_decode_blocks"], 12.5);
 }
 
