@@ -50,7 +50,7 @@ void Store(benchmark::State& state, bool interleaved) {
     const uint64_t stored = workload.StoreAll(interleaved, interleaved ? 1 : 64, index.get());
     state.PauseTiming();
     blocks += static_cast<int64_t>(stored);
-    bytes_per_block = (HeapInUse() - before) / static_cast<double>(stored);
+    bytes_per_block = (HeapInUse() - before) / static_cast<double>(workload.holder_blocks);
     if constexpr (std::is_same_v<Index, Tree>) {
       const BlockIndexStats stats = index->index().Stats();
       state.counters["stats_B/holder_block"] =

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/events.h"
 
@@ -47,6 +49,13 @@ struct Workload {
       }
       conversations.push_back(std::move(conversation));
     }
+    absl::flat_hash_set<std::pair<Target, SequenceHash>> pairs;
+    for (const Holding& holding : holdings) {
+      for (uint32_t b = 0; b < holding.blocks; ++b) {
+        pairs.emplace(holding.target, conversations[holding.conversation].sequence[b]);
+      }
+    }
+    holder_blocks = pairs.size();
   }
 
   EngineHash NameOf(const Holding& holding, uint32_t block) const {
@@ -109,6 +118,8 @@ struct Workload {
 
   std::vector<Conversation> conversations;
   std::vector<Holding> holdings;
+  uint64_t holder_blocks =
+      0;  // different (worker, block) pairs; holdings of a worker share system prompts
 
  private:
   static void AddBlocks(std::mt19937_64& random, uint64_t count,
