@@ -83,6 +83,8 @@ std::string EngineMetricsText(const EngineSnapshot& snapshot, const PublisherCou
               "Batches that never reached the socket: its queue was full.", events.batches_refused);
   out.Counter("kvrouter_sim_event_batches_lost_total",
               "Batches kept from the live socket on purpose.", events.batches_lost);
+  out.Gauge("kvrouter_sim_event_subscriptions", "Subscriptions that the event socket knows of.",
+            static_cast<double>(events.subscriptions));
   out.Counter("kvrouter_sim_replays_total", "Replay requests answered.", events.replays);
   return out.Take();
 }

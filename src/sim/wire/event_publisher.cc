@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -70,6 +71,20 @@ struct Channel {
   std::atomic<uint64_t> lost{0};
   std::atomic<uint64_t> replays{0};
   std::atomic<uint64_t> bad_requests{0};
+  std::atomic<uint64_t> subscriptions{0};
+
+  // XPUB hands up one message a change: a first byte of 1 subscribes, 0 ends it.
+  void CountSubscriptions() {
+    zmq::message_t change;
+    while (live.recv(change, zmq::recv_flags::dontwait)) {
+      const std::string_view bytes = change.to_string_view();
+      if (bytes.starts_with('\1')) {
+        ++subscriptions;
+      } else if (bytes.starts_with('\0') && subscriptions > 0) {
+        --subscriptions;
+      }
+    }
+  }
 
   void SendLive(uint64_t sequence, const WireBatch& batch) {
     std::string payload = EncodeBatch(batch, config.event_form);
@@ -148,11 +163,14 @@ struct EventPublisher::Impl {
 
   void Run() {
     std::vector<zmq::pollitem_t> items{{nullptr, wake_fd, ZMQ_POLLIN, 0}};
-    std::vector<Channel*> replay_of{nullptr};
-    for (const auto& channel : channels) {
+    std::vector<std::function<void()>> on_input{[] {}};
+    for (const auto& each : channels) {
+      Channel* channel = each.get();
+      items.push_back({channel->live.handle(), 0, ZMQ_POLLIN, 0});
+      on_input.emplace_back([channel] { channel->CountSubscriptions(); });
       if (channel->replay_endpoint.empty()) continue;
       items.push_back({channel->replay.handle(), 0, ZMQ_POLLIN, 0});
-      replay_of.push_back(channel.get());
+      on_input.emplace_back([channel] { channel->AnswerReplay(); });
     }
     while (!stopping) {
       try {
@@ -163,7 +181,7 @@ struct EventPublisher::Impl {
       }
       DrainQueue();
       for (size_t i = 1; i < items.size(); ++i) {
-        if ((items[i].revents & ZMQ_POLLIN) != 0) replay_of[i]->AnswerReplay();
+        if ((items[i].revents & ZMQ_POLLIN) != 0) on_input[i]();
       }
     }
   }
@@ -184,7 +202,9 @@ EventPublisher::~EventPublisher() { Stop(); }
 absl::StatusOr<size_t> EventPublisher::AddEngine(const PublisherConfig& config) {
   auto channel = std::make_unique<Channel>();
   channel->config = config;
-  channel->live = zmq::socket_t(impl_->context, zmq::socket_type::pub);
+  // On the wire the same as the PUB of real engines, but it tells who subscribes.
+  channel->live = zmq::socket_t(impl_->context, zmq::socket_type::xpub);
+  channel->live.set(zmq::sockopt::xpub_verboser, 1);
   channel->live.set(zmq::sockopt::sndhwm, config.live_high_water_batches);
   channel->live.set(zmq::sockopt::linger, 0);
   if (absl::Status status = Bind(channel->live, config.live); !status.ok()) return status;
@@ -232,7 +252,8 @@ PublisherCounters EventPublisher::Counters(size_t engine) const {
           .batches_refused = channel.refused,
           .batches_lost = channel.lost,
           .replays = channel.replays,
-          .replay_requests_bad = channel.bad_requests};
+          .replay_requests_bad = channel.bad_requests,
+          .subscriptions = channel.subscriptions};
 }
 
 }  // namespace kvrouter::sim

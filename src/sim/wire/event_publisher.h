@@ -39,6 +39,7 @@ struct PublisherCounters {
   uint64_t batches_lost = 0;         // by lose_live_every
   uint64_t replays = 0;              // answered requests
   uint64_t replay_requests_bad = 0;  // not [identity, empty, 8 bytes]: no answer, as in vLLM
+  uint64_t subscriptions = 0;        // now; whoever sees its own counted misses no batch
 };
 
 // The event sockets of all engines of a process: per engine a PUB socket (three frames: topic,

@@ -27,15 +27,15 @@ def wait_for(what, condition, deadline_s=DEADLINE_S):
 
 
 class Subscriber:
-    """SUB socket; ready once the engine's PUB has accepted it."""
+    """SUB socket that misses nothing: the engine knows of its subscription before the constructor returns."""
 
-    def __init__(self, context, endpoint, topic=b''):
+    def __init__(self, context, engine, index=0):
+        known = engine.metrics(index)['kvrouter_sim_event_subscriptions']
         self.socket = context.socket(zmq.SUB)
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        self.socket.setsockopt(zmq.SUBSCRIBE, topic)
+        self.socket.setsockopt(zmq.SUBSCRIBE, b'')
         self.socket.setsockopt(zmq.RCVHWM, 0)
-        self.socket.connect(endpoint)
-        assert self.monitor.poll(DEADLINE_S * 1000), f'no handshake with {endpoint}'
+        self.socket.connect(engine.engines[index]['events'])
+        wait_for('subscription', lambda: engine.metrics(index)['kvrouter_sim_event_subscriptions'] > known)
 
     def receive(self, timeout_s=DEADLINE_S):
         """[topic, seq, batch]"""
@@ -48,8 +48,6 @@ class Subscriber:
         return self.socket.poll(int(seconds * 1000)) == 0
 
     def close(self):
-        self.socket.disable_monitor()
-        self.monitor.close(0)
         self.socket.close(0)
 
 
@@ -77,7 +75,7 @@ class Engine:
     def __init__(self, process, addresses):
         self.process = process
         self.engines = addresses['engines']
-        self.http, self.events, self.replay = (self.engines[0][k] for k in ('http', 'events', 'replay'))
+        self.http, self.replay = self.engines[0]['http'], self.engines[0]['replay']
 
     def complete(self, prompt, engine=0, **members):
         body = {'model': 'sim', 'prompt': prompt, 'max_tokens': 1, **members}

@@ -66,7 +66,7 @@ def test_first_token_waits_for_prefill_and_speedup_shortens_it(start_engine):
 
     # 800 tokens at 1,000 tokens a second.
     assert ttft(start_engine('--prefill-rate', '1000', '--speedup', '1')) >= 0.8
-    assert ttft(start_engine('--prefill-rate', '1000', '--speedup', '100')) < 0.4
+    assert ttft(start_engine('--prefill-rate', '1000', '--speedup', '100')) < 0.7
 
 
 def test_metrics_count_tokens_with_vllm_names_and_labels(start_engine):

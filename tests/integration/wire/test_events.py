@@ -21,7 +21,7 @@ def as_map(event):
 @pytest.mark.parametrize('form', ['array', 'map'])
 def test_stored_blocks_carry_tokens_parent_and_place(start_engine, context, form):
     engine = start_engine('--event-form', form, '--topic', 'kv@a@sim')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
 
     assert engine.complete(list(range(10))).status_code == 200
     topic, sequence, batch = subscriber.receive()
@@ -54,7 +54,7 @@ def test_stored_blocks_carry_tokens_parent_and_place(start_engine, context, form
 
 def test_large_tokens_and_prompts_survive_the_wire(start_engine, context):
     engine = start_engine('--block-size', '256')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     prompt = [(i * 2654435761) % 2**32 for i in range(100_000)]
     assert engine.complete(prompt).status_code == 200
     stored = as_map(subscriber.receive()[2][1][0])
@@ -66,7 +66,7 @@ def test_large_tokens_and_prompts_survive_the_wire(start_engine, context):
 @pytest.mark.parametrize('form', ['array', 'map'])
 def test_eviction_removes_the_oldest_chain_tail_first(start_engine, context, form):
     engine = start_engine('--event-form', form, '--blocks', '4')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     engine.complete([1] * 4 + [2] * 4 + [3] * 4)
     old = as_map(subscriber.receive()[2][1][0])['block_hashes']
     engine.complete([9] * 4 + [8] * 4 + [7] * 4)
@@ -80,7 +80,7 @@ def test_eviction_removes_the_oldest_chain_tail_first(start_engine, context, for
 @pytest.mark.parametrize('form', ['array', 'map'])
 def test_reset_clears_and_says_so(start_engine, context, form):
     engine = start_engine('--event-form', form)
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     engine.complete([5] * 8)
     subscriber.receive()
     assert requests.post(engine.http + '/reset_prefix_cache', timeout=5).status_code == 200
@@ -94,7 +94,7 @@ def test_reset_clears_and_says_so(start_engine, context, form):
 
 def test_reset_with_blocks_in_use_answers_200_and_says_nothing(start_engine, context):
     engine = start_engine('--service', 'batching', '--speedup', '1', '--inter-token-us', '20000')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     streaming = engine.complete([5] * 8, stream=True, max_tokens=1000)
     next(streaming.iter_content(1))
     subscriber.receive()
@@ -129,7 +129,7 @@ def test_replay_repeats_batches_from_a_sequence(start_engine, context, form, wit
 
 def test_replay_starts_above_what_the_buffer_forgot(start_engine, context):
     engine = start_engine('--buffer-batches', '2')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     for i in range(4):
         engine.complete([i] * 4)
         subscriber.receive()
@@ -149,7 +149,7 @@ def test_incomplete_replay_request_gets_no_answer(start_engine, context):
 
 def test_lost_live_batches_are_a_gap_that_replay_fills(start_engine, context):
     engine = start_engine('--lose-live-every', '3')
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     for i in range(6):
         engine.complete([i] * 4)
     assert [subscriber.receive()[1] for _ in range(4)] == [0, 1, 3, 4]
@@ -161,8 +161,8 @@ def test_lost_live_batches_are_a_gap_that_replay_fills(start_engine, context):
 def test_equal_prompts_have_other_hashes_on_every_engine_unless_seeded(start_engine, context):
     def hashes(engine):
         found = []
-        for i, one in enumerate(engine.engines):
-            subscriber = Subscriber(context, one['events'])
+        for i in range(len(engine.engines)):
+            subscriber = Subscriber(context, engine, i)
             engine.complete([1, 2, 3, 4], engine=i)
             found += as_map(subscriber.receive()[2][1][0])['block_hashes']
             subscriber.close()
@@ -174,9 +174,18 @@ def test_equal_prompts_have_other_hashes_on_every_engine_unless_seeded(start_eng
     assert hashes(start_engine('--hash-seed', '7')) == seeded[:1]
 
 
+def test_subscriptions_are_counted_while_they_last(start_engine, context):
+    engine = start_engine()
+    first, second = Subscriber(context, engine), Subscriber(context, engine)
+    assert engine.metrics()['kvrouter_sim_event_subscriptions'] == 2
+    first.close()
+    second.close()
+    wait_for('no subscription', lambda: engine.metrics()['kvrouter_sim_event_subscriptions'] == 0)
+
+
 def test_prefix_hits_store_nothing(start_engine, context):
     engine = start_engine()
-    subscriber = Subscriber(context, engine.events)
+    subscriber = Subscriber(context, engine)
     engine.complete([1] * 8)
     subscriber.receive()
     engine.complete([1] * 8)
