@@ -122,10 +122,12 @@ absl::Status Daemon::WriteAddressesFile() {
 }
 
 Readiness Daemon::CurrentReadiness() {
-  ReadinessRule::Inputs inputs{.recovery_done = zmq_.InitialRecoveryDone(),
-                               .stopping = stopping_.load()};
+  // The workers first: when a worker is listed, its feed is known to the source, so that "recovery
+  // done" speaks of it too.
+  ReadinessRule::Inputs inputs{.starting = !running_.load(), .stopping = stopping_.load()};
   for (const WorkerSpec& worker : workers_.List())
     inputs.schedulable_workers += worker.draining ? 0 : 1;
+  inputs.recovery_done = zmq_.InitialRecoveryDone();
   const MonotonicTime now = SteadyClock().Now();
   MutexLock lock(readiness_mu_);
   return readiness_rule_.Evaluate(inputs, now);

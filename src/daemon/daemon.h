@@ -22,13 +22,15 @@
 
 namespace kvrouter {
 
-// The parts of kvrouterd, wired together. Members are in the order of construction; each points only to those above it.
+// The parts of kvrouterd, wired together. Members are in the order of construction; each points
+// only to those above it.
 //
-// Start opens the doors before it registers the workers of the file, so that a second daemon started by mistake fails on
-// the taken port without having bothered any engine. Stop goes the other way: not ready, no new requests, running calls
-// finish, sockets of the feeds close.
+// Start opens the doors before it registers the workers of the file, so that a second daemon
+// started by mistake fails on the taken port without having bothered any engine. Stop goes the
+// other way: not ready, no new requests, running calls finish, sockets of the feeds close.
 //
-// Thread safety: Start and Stop from one thread; signals must be blocked before, since Start creates threads.
+// Thread safety: Start and Stop from one thread; signals must be blocked before, since Start
+// creates threads.
 class Daemon {
  public:
   explicit Daemon(DaemonConfig config);
@@ -65,7 +67,7 @@ class Daemon {
   Mutex readiness_mu_;
   ReadinessRule readiness_rule_ ABSL_GUARDED_BY(readiness_mu_);
 
-  bool running_ = false;  // Start succeeded
+  std::atomic<bool> running_{false};  // Start succeeded
   bool addresses_written_ = false;
   struct Timers;
   std::unique_ptr<Timers> timers_state_;

@@ -5,7 +5,8 @@
 extern char** environ;
 
 int main(int argc, char** argv) {
-  // Blocked before anything can start a thread, so that every thread inherits it and only sigwait sees these.
+  // Blocked before anything can start a thread, so that every thread inherits it and only sigwait
+  // sees these.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

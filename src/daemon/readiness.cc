@@ -7,12 +7,14 @@ namespace kvrouter {
 Readiness ReadinessRule::Evaluate(const Inputs& inputs, MonotonicTime now) {
   Readiness readiness{
       .ready = false, .schedulable_workers = inputs.schedulable_workers, .reason = ""};
-  if (inputs.schedulable_workers > 0) {
+  if (inputs.schedulable_workers > 0 && !inputs.starting) {
     if (!first_worker_at_) first_worker_at_ = now;
     recovered_ = recovered_ || inputs.recovery_done || now - *first_worker_at_ >= recovery_bound_;
   }
   if (inputs.stopping) {
     readiness.reason = "shutting down";
+  } else if (inputs.starting) {
+    readiness.reason = "starting";
   } else if (inputs.schedulable_workers == 0) {
     readiness.reason = "no schedulable worker";
   } else if (!recovered_) {

@@ -10,15 +10,17 @@
 
 namespace kvrouter {
 
-// When the daemon takes traffic: with at least one schedulable worker, once the feeds' initial recovery is done or has
-// taken longer than its bound. Recovery counts once: a worker that joins a running fleet does not take the router out of
-// service. The bound runs from the first worker on, since before there is nothing to recover. Pure; thread-compatible.
+// When the daemon takes traffic: with at least one schedulable worker, once the feeds' initial
+// recovery is done or has taken longer than its bound. Recovery counts once: a worker that joins a
+// running fleet does not take the router out of service. The bound runs from the first worker on,
+// since before there is nothing to recover. Pure; thread-compatible.
 class ReadinessRule {
  public:
   explicit ReadinessRule(std::chrono::milliseconds recovery_bound)
       : recovery_bound_(recovery_bound) {}
 
   struct Inputs {
+    bool starting = false;  // the workers of the file are still being registered
     uint64_t schedulable_workers = 0;
     bool recovery_done = false;
     bool stopping = false;

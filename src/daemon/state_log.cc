@@ -68,7 +68,8 @@ void StateLog::FeedChanges(const std::vector<FeedReport>& feeds, std::vector<Lin
                                     FeedStateName(before.state), FeedStateName(report.state),
                                     LogValue(report.detail))});
     }
-    // Counters start again with a new life of the worker, so "more than before" is compared, not subtracted blindly.
+    // Counters start again with a new life of the worker, so "more than before" is compared, not
+    // subtracted blindly.
     const auto counted = [&](const char* event, uint64_t FeedCounters::*counter) {
       if (report.counters.*counter <= before.counters.*counter) return;
       lines->push_back({true, fmt::format("event={} {} count={} total={}", event, where,

@@ -11,8 +11,9 @@
 
 namespace kvrouter {
 
-// Turns what changed between two looks at workers and feeds into log lines. Looking from outside keeps log writing out of
-// every lock and every event thread; what flaps faster than one looks is in the counters. Pure; thread-compatible.
+// Turns what changed between two looks at workers and feeds into log lines. Looking from outside
+// keeps log writing out of every lock and every event thread; what flaps faster than one looks is
+// in the counters. Pure; thread-compatible.
 class StateLog {
  public:
   struct Line {
@@ -32,7 +33,8 @@ class StateLog {
   std::map<Target, FeedReport> feeds_;
 };
 
-// The value as it may stand after `key=`: in quotes, escaped, where it holds spaces, quotes or control characters.
+// The value as it may stand after `key=`: in quotes, escaped, where it holds spaces, quotes or
+// control characters.
 std::string LogValue(std::string_view value);
 
 }  // namespace kvrouter

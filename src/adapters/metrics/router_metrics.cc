@@ -340,9 +340,10 @@ void RouterMetrics::Impl::AddFeeds(MetricFamilies* out) const {
                "Live messages dropped because the buffer during a replay was full; they are "
                "replayed again.");
   out->Add(totals.live_dropped);
-  out->Counter("kvrouter_feed_hash_memory_full_total",
-               "Hashes of skipped or salted blocks that were not remembered because a rank's memory "
-               "for them was full; a later removal or continuation of such a block is misread.");
+  out->Counter(
+      "kvrouter_feed_hash_memory_full_total",
+      "Hashes of skipped or salted blocks that were not remembered because a rank's memory "
+      "for them was full; a later removal or continuation of such a block is misread.");
   out->Add(totals.hash_memory_full);
 }
 

@@ -46,7 +46,7 @@ class RouterMetrics final : public DecisionSink {
   explicit RouterMetrics(MetricsConfig config);
   ~RouterMetrics() override;
 
-  // Where scrape-time families come from; any may be null. All outlive this object.
+  // Where scrape-time families come from; any may be null. Not used but by Text.
   struct Sources {
     const Router* router = nullptr;
     const RoutingService* service = nullptr;

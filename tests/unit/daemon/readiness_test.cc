@@ -37,6 +37,16 @@ TEST(ReadinessRuleTest, BoundAndRecoveryCountFromTheFirstWorker) {
       rule.Evaluate({.schedulable_workers = 1, .recovery_done = true}, seconds(1001)).ready);
 }
 
+// The first worker of the file may have no feed at all; the others' feeds are yet to be known.
+TEST(ReadinessRuleTest, NothingCountsBeforeTheWorkersOfTheFileAreIn) {
+  ReadinessRule rule(seconds(10));
+  const Readiness readiness = rule.Evaluate(
+      {.starting = true, .schedulable_workers = 1, .recovery_done = true}, seconds(0));
+  EXPECT_FALSE(readiness.ready);
+  EXPECT_EQ(readiness.reason, "starting");
+  EXPECT_FALSE(rule.Evaluate({.schedulable_workers = 2, .recovery_done = false}, seconds(1)).ready);
+}
+
 TEST(ReadinessRuleTest, LaterRecoveryDoesNotTakeItOutOfService) {
   ReadinessRule rule(seconds(10));
   EXPECT_TRUE(rule.Evaluate({.schedulable_workers = 1, .recovery_done = true}, seconds(1)).ready);
