@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,7 @@ namespace {
 constexpr int kLiveHighWaterMark = 100'000;
 // ZMQ would allocate whatever a peer announces. Larger messages end the connection.
 constexpr int64_t kMaxMessageBytes = 256 << 20;
+constexpr std::chrono::milliseconds kMaxHeartbeatTtl{6'553'500};  // 16 bits of tenths of a second
 constexpr int kMessagesPerTurn = 64;
 constexpr MonotonicTime kReportPeriod = std::chrono::milliseconds(50);
 
@@ -62,7 +64,8 @@ void FeedConnection::ApplyCommon(zmq::socket_t* socket) const {
   socket->set(zmq::sockopt::reconnect_ivl_max, Millis(config.reconnect_max));
   socket->set(zmq::sockopt::heartbeat_ivl, Millis(config.heartbeat_interval));
   socket->set(zmq::sockopt::heartbeat_timeout, Millis(config.heartbeat_timeout));
-  socket->set(zmq::sockopt::heartbeat_ttl, Millis(config.heartbeat_timeout));
+  socket->set(zmq::sockopt::heartbeat_ttl,
+              Millis(std::min(config.heartbeat_timeout, kMaxHeartbeatTtl)));
   socket->set(zmq::sockopt::tcp_keepalive, 1);
   // With IPv6 on, ZMQ resolves names to IPv6 first and tries nothing else; engines usually bind IPv4.
   socket->set(zmq::sockopt::ipv6, endpoints_.live.find('[') != std::string::npos);

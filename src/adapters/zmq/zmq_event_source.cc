@@ -13,6 +13,7 @@ namespace kvrouter {
 namespace {
 
 constexpr uint32_t kMaxThreads = 64;
+constexpr std::chrono::milliseconds kMaxDuration = std::chrono::hours(24);
 
 absl::Status Validate(const ZmqEventSourceConfig& config) {
   const auto invalid = [](std::string message) {
@@ -27,16 +28,16 @@ absl::Status Validate(const ZmqEventSourceConfig& config) {
   const struct {
     const char* name;
     std::chrono::milliseconds value;
-  } kDurations[] = {{"replay_timeout", config.replay_timeout},
-                    {"reconnect_min", config.reconnect_min},
-                    {"reconnect_max", config.reconnect_max},
-                    {"heartbeat_interval", config.heartbeat_interval},
-                    {"heartbeat_timeout", config.heartbeat_timeout}};
+    int64_t min_ms;
+  } kDurations[] = {{"replay_timeout", config.replay_timeout, 1},
+                    {"reconnect_min", config.reconnect_min, 1},
+                    {"reconnect_max", config.reconnect_max, 1},
+                    {"heartbeat_interval", config.heartbeat_interval, 0},  // 0: none
+                    {"heartbeat_timeout", config.heartbeat_timeout, 0}};   // 0: the interval
   for (const auto& duration : kDurations) {
-    // The upper bound is ZMQ's: a time to live of 16 bits in tenths of a second.
-    if (duration.value.count() < 1 || duration.value > std::chrono::seconds(6553)) {
-      return invalid(
-          fmt::format("{} must be 1..6553000 ms, got {}", duration.name, duration.value.count()));
+    if (duration.value.count() < duration.min_ms || duration.value > kMaxDuration) {
+      return invalid(fmt::format("{} must be {}..{} ms, got {}", duration.name, duration.min_ms,
+                                 kMaxDuration.count(), duration.value.count()));
     }
   }
   return absl::OkStatus();

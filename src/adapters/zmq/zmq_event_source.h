@@ -15,15 +15,17 @@ namespace kvrouter {
 
 struct ZmqEventSourceConfig {
   // Event threads; one worker always lives on the same one. Parity: router_event_threads.
-  uint32_t threads = 4;                            // 1..64
-  std::chrono::milliseconds replay_timeout{5000};  // without any progress of a replay
-  std::chrono::milliseconds reconnect_min{
-      100};  // ZMQ's own reconnect, exponential between these two
+  uint32_t threads = 4;  // 1..64
+  // Without any progress of a replay.
+  std::chrono::milliseconds replay_timeout{5000};
+  // ZMQ's own reconnect, exponential between these two.
+  std::chrono::milliseconds reconnect_min{100};
   std::chrono::milliseconds reconnect_max{5000};
-  std::chrono::milliseconds heartbeat_interval{
-      5000};  // ZMTP ping; a dead peer is noticed within the time-out
+  // ZMTP ping: a dead peer is noticed within the time-out. Interval 0: none.
+  std::chrono::milliseconds heartbeat_interval{5000};
   std::chrono::milliseconds heartbeat_timeout{15000};
-  // Live batches kept while a replay of the same rank runs. Beyond it they are dropped, counted, and replayed again.
+  // Live batches kept while a replay of the same rank runs. Beyond it the oldest are dropped, counted, and replayed
+  // again if the running replay does not bring them.
   uint32_t max_live_batches_during_replay = 4096;
 };
 

@@ -415,6 +415,20 @@ TEST_F(ZmqEventSourceTest, NothingIsAppliedAfterStop) {
   EXPECT_EQ(IndexBlocks(), blocks);
 }
 
+TEST_F(ZmqEventSourceTest, ExtremesOfTheConfigurationWork) {
+  ZmqEventSourceConfig config;
+  config.heartbeat_interval = milliseconds(0);
+  config.heartbeat_timeout = milliseconds(86'400'000);
+  config.replay_timeout = milliseconds(86'400'000);
+  config.reconnect_max = milliseconds(86'400'000);
+  source_ = std::make_unique<ZmqEventSource>(config, &router_, &monitor_, &SteadyClock());
+  ASSERT_TRUE(source_->Start().ok());
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 3}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
+}
+
 TEST_F(ZmqEventSourceTest, BadConfigurationIsRefusedByName) {
   ZmqEventSourceConfig config;
   config.threads = 65;
