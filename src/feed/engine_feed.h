@@ -29,8 +29,8 @@ struct EngineFeedConfig {
   uint32_t dp_size = 1;            // > 0
   uint32_t block_size_tokens = 0;  // > 0
   bool has_replay = false;
-  MonotonicTime replay_timeout =
-      std::chrono::seconds(5);  // without any message of a running replay
+  // Without any message of a running replay.
+  MonotonicTime replay_timeout = std::chrono::seconds(5);
   // Live batches kept while a replay runs; the oldest go first, since the replay is likeliest to
   // bring those.
   size_t max_buffered_batches = 4096;
@@ -44,19 +44,12 @@ struct EngineFeedConfig {
 // One engine socket as a state machine: messages and time in; ordered KV events and replay wishes
 // out. It knows no sockets and no clock.
 //
-//                         connected, replay endpoint              end marker, history complete
-//        ┌────────────┐ ───────────────────────────> ┌──────────────┐ ──────────────────────>
-//        ┌────────┐
-//   ──>  │ connecting │                              │  recovering  │ <────────────────────── │
-//   live  │
-//        └────────────┘ <─────── disconnected ────── └──────────────┘   gap, restart └────────┘
-//              │           (from any state)             │        ▲                                │
-//              │ connected, no replay endpoint          │ time-out, history gone                  │
-//              orphans, gap └──────────> live                        ▼        │ reconnect, repair
-//              ▼ without replay
-//                                                   ┌──────────────────────────────────────────────────┐
-//                                                   │ degraded: live, but blocks may be missing │
-//                                                   └──────────────────────────────────────────────────┘
+//   connecting ── connected, replay endpoint ──────────> recovering ── end marker, whole ─────> live
+//   connecting ── connected, no replay endpoint ───────> live
+//   live, degraded ── gap, restart, reconnect, repair ─> recovering   (with a replay endpoint)
+//   recovering ── time-out, history gone ──────────────> degraded
+//   live ── orphans, or a gap without replay endpoint ─> degraded     (live, but blocks may be missing)
+//   any state ── disconnected ─────────────────────────> connecting
 //
 // Replays. *Rebuild* asks from 0: on the first connection, after a restart, and as repair of a
 // degraded feed (then what is held is dropped when the first replayed batch arrives, not before,
@@ -166,8 +159,8 @@ class EngineFeed {
 
   // Why blocks may be missing; empty = they are not, as far as can be known.
   std::string damage_;
-  bool tail_unconfirmed_ =
-      false;  // a replay ended without its marker, and nothing live followed yet
+  // A replay ended without its marker, and nothing live followed yet.
+  bool tail_unconfirmed_ = false;
   std::optional<uint64_t> base_sequence_;  // first batch applied since blocks were last dropped
   uint64_t orphan_stores_ = 0;             // since then
   bool history_truncated_ = false;         // the engine itself no longer has the beginning

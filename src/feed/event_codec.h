@@ -34,8 +34,8 @@ struct RawEvent {
   Slice hashes;                    // into RawBatch::hashes
   std::optional<uint64_t> parent;  // stored only; 0 is a real parent
   Slice tokens;  // into RawBatch::tokens; EAGLE pairs are flattened to their first element
-  bool tokens_readable =
-      true;  // false: an item was neither a 32-bit token nor a pair (then `tokens` is empty)
+  // False: an item was neither a 32-bit token nor a pair (then `tokens` is empty).
+  bool tokens_readable = true;
   uint32_t block_size_tokens = 0;
   std::string_view medium;
   std::string_view lora_name;

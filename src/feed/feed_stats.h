@@ -61,8 +61,8 @@ struct FeedCounters {
   uint64_t replays_failed = 0;  // time-out, or history gone
   uint64_t reconnects = 0;
   uint64_t live_dropped = 0;  // live messages dropped because the buffer during a replay was full
-  uint64_t hash_memory_full =
-      0;  // hashes not remembered because a bounded memory was full (hash_memory.h)
+  // Hashes not remembered because a bounded memory was full (hash_memory.h).
+  uint64_t hash_memory_full = 0;
   SkipCounts skipped{};
 };
 

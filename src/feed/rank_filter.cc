@@ -154,8 +154,8 @@ bool RankFilter::IsMainGroup(const RawEvent& event) {
   if (!event.spec_kind.empty()) return true;
   const auto known = group_is_full_attention_.find(*event.group_idx);
   if (known != group_is_full_attention_.end()) return known->second;
-  return *event.group_idx ==
-         0;  // engines that number groups without naming kinds; the length rule judges its stores
+  // Engines that number groups without naming kinds; the length rule judges the stores of group 0.
+  return *event.group_idx == 0;
 }
 
 std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawEvent& event) {

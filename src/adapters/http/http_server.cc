@@ -163,8 +163,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool read_timed_out_ = false;  // the parser's read was cancelled by the timer
   bool client_done_ = false;     // it closed its side while the finished answer was on its way
   asio::steady_timer read_timer_;
-  uint64_t read_timer_round_ =
-      0;  // an expiry that was queued before a re-arm belongs to an older round
+  // An expiry that was queued before a re-arm belongs to an older round.
+  uint64_t read_timer_round_ = 0;
 
   // Answering.
   std::shared_ptr<Exchange> exchange_;

@@ -138,8 +138,8 @@ void BlockHoldings::HoldPlanned(uint32_t slot) {
 ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const Removed& event) {
   ApplyResult result;
   const uint32_t slot = holders_.Find(target);
-  uint32_t likely =
-      kNoId;  // engines evict tail first: the block before the last one, known without a table look-up
+  // Engines evict tail first: the block before the last one, known without a table look-up.
+  uint32_t likely = kNoId;
   for (const EngineHash hash : event.engine_hashes) {
     const BlockName name = NameOf(hash);
     NamedBlock named;

@@ -17,15 +17,15 @@ class BlockHoldings;
 
 struct OverlapMatch {
   Target target;
-  uint32_t blocks =
-      0;  // > 0: longest prefix of the query that the target holds contiguously from the start
+  // > 0: longest prefix of the query that the target holds contiguously from the start.
+  uint32_t blocks = 0;
 
   friend bool operator==(const OverlapMatch&, const OverlapMatch&) = default;
 };
 
 struct BlockIndexStats {
-  uint64_t unique_blocks =
-      0;  // positions in the tree: held by somebody, or a predecessor of such a block
+  // Positions in the tree: held by somebody, or a predecessor of such a block.
+  uint64_t unique_blocks = 0;
   uint64_t holder_blocks = 0;  // (target, held block) pairs
   uint64_t nodes = 0;          // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
@@ -47,12 +47,12 @@ struct BlockIndexStats {
 //   W2 = = = = = =                                     (W3 lost y: it scores 0 there until y
 //   W3 = = . . . .                                      and c d e f come back)
 //
-//  - stored: the blocks follow a block that this target holds under the parent's engine hash, or
-//  start a sequence;
-//  - stored again: counted (kCounted, as many removals needed) or ignored (kSet);
-//  - removed: in any order, also from the middle; what lies behind stays held and counts again when
-//  the gap is closed;
-//  - cleared, or RemoveTarget: that target only.
+// - stored: the blocks follow a block that this target holds under the parent's engine hash, or
+//   start a sequence;
+// - stored again: counted (kCounted, as many removals needed) or ignored (kSet);
+// - removed: in any order, also from the middle; what lies behind stays held and counts again when
+//   the gap is closed;
+// - cleared, or RemoveTarget: that target only.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.

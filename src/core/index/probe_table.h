@@ -15,9 +15,8 @@ namespace kvrouter {
 // From well-mixed hashes to 32-bit ids. A sorted array with gaps: the entry of `key` lies at or
 // right of its home, key * capacity / 2^bits, and entries are in key order, so that
 //  - an unsuccessful search stops at the first larger key,
-//  - growing is one sequential pass, so capacity may grow in small steps and the array stays 70-85
-//  % full
-//    (a table that doubles is 44-88 % full),
+//  - growing is one sequential pass, so capacity may grow in small steps and the array stays
+//    70-85 % full (a table that doubles is 44-88 % full),
 //  - an erased entry leaves no tombstone: churn costs nothing.
 // The same key may occur several times with different ids: Key = uint32_t is a part of a hash, and
 // the caller tells the entries apart.

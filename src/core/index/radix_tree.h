@@ -29,20 +29,19 @@ namespace kvrouter {
 //   node 2: e f g h i     node 3: x y   node 2: 3=[0,5)     node 3: 5=[0,2)
 //
 // - Children are found through one table {last block of the parent, first content of the child} ->
-// child. Blocks never
-//   change their id, so splitting or joining edges touches one entry, not those of the children.
+//   child. Blocks never change their id, so splitting or joining edges touches one entry, not those
+//   of the children.
 // - A node names its parent by that last block, too, so children need no update when a split moves
-// the parent.
+//   the parent.
 // - Edges are split only where contents diverge, never by removals; the shorter part gets the new
-// node.
+//   node.
 //
 // Invariants:
-//  - an inner node other than the root has at least two children (else it is joined with its only
-//  child);
-//  - the last block of a leaf is held by somebody (else it is cut back). So every block has a
-//  holder itself or
-//    further down, and memory follows what is held;
-//  - a block's node and depth say where it lies on its node's edge.
+// - an inner node other than the root has at least two children (else it is joined with its only
+//   child);
+// - the last block of a leaf is held by somebody (else it is cut back). So every block has a holder
+//   itself or further down, and memory follows what is held;
+// - a block's node and depth say where it lies on its node's edge.
 //
 // Thread-compatible. No recursion: depth is bounded by callers' data only.
 class RadixTree {

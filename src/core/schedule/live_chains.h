@@ -27,9 +27,8 @@ inline constexpr uint32_t kBlockUnits = uint32_t{1} << 20;
 // root; it ends at the end of a node (its leaf). Each node lists the targets whose live requests
 // run through it, and how many do:
 //
-//   root ──[s0 s1 s2 s3]────┬──[s4 s5]        one chain of 6 and two of 7 blocks, all with the
-//   first 4 in common
-//          target 1: 2      │   target 1: 1
+//   root ──[s0 s1 s2 s3]────┬──[s4 s5]          one chain of 6 and two of 7 blocks;
+//          target 1: 2      │   target 1: 1     all have the first 4 in common
 //          target 2: 1      └──[t4 t5 t6]
 //                               target 1: 1, target 2: 1
 //

@@ -52,8 +52,8 @@ struct ScoreContext {
   EffectiveWeights weights;
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 1;  // > 0
-  uint64_t least_active_prefill_tokens =
-      0;                     // over the eligible targets; used by the credit decay only
+  // Over the eligible targets; used by the credit decay only.
+  uint64_t least_active_prefill_tokens = 0;
   bool decode_pool = false;  // scoring the decode pool of a disaggregated fleet
 };
 

@@ -16,9 +16,9 @@ namespace kvrouter::sim {
 // The physical blocks of an engine that pins what running requests use. A block is
 //
 //   free ──Acquire──> pinned ──Cache──> pinned and cached ──Release──> cached, evictable
-//   ──Acquire──> pinned (a hit)
-//     ^                  └──Release──> free                                 └──evicted by
-//     Acquire──> pinned (another's)
+//    ▲                  │                     ▲                            │       │
+//    └────Release───────┘                     └────────Acquire (a hit)─────┘       │
+//                      pinned, of another request <──evicted by its Acquire────────┘
 //
 // Several requests may pin one cached block. Two physical blocks may be cached under one hash
 // (computed at the same time); a hit takes the older. Thread-compatible.

@@ -17,17 +17,15 @@ namespace kvrouter::sim {
 // sockets (src/sim/wire).
 //
 // Two service models:
-//  - kFifoPrefill, the model behind the published policy tables: one FIFO prefill server at a fixed
-//  token rate, then
-//    decode at a fixed pace without limit; hits are counted when prefill starts, blocks are cached
-//    (and stored events emitted) when it ends; active blocks are not pinned; generated blocks are
-//    not cached.
-//  - kContinuousBatching: steps with a token budget shared by decodes (one token each, first) and
-//  chunked prefill; blocks
-//    are pinned while a request runs, a request waits when the pool has no free block. As in vLLM a
-//    prompt block is cached (and announced) when the step that computes it starts, and a block
-//    computed twice at a time is cached twice: two stored events, later two removals. Generated
-//    blocks take space but are not cached.
+// - kFifoPrefill, the model behind the published policy tables: one FIFO prefill server at a fixed
+//   token rate, then decode at a fixed pace without limit; hits are counted when prefill starts,
+//   blocks are cached (and stored events emitted) when it ends; active blocks are not pinned;
+//   generated blocks are not cached.
+// - kContinuousBatching: steps with a token budget shared by decodes (one token each, first) and
+//   chunked prefill; blocks are pinned while a request runs, a request waits when the pool has no
+//   free block. As in vLLM a prompt block is cached (and announced) when the step that computes it
+//   starts, and a block computed twice at a time is cached twice: two stored events, later two
+//   removals. Generated blocks take space but are not cached.
 //
 // Deterministic: the same calls give the same events. Thread-compatible.
 

@@ -23,8 +23,8 @@ struct HitSums {
   uint64_t engine_hit_tokens = 0;
   uint64_t observations = 0;     // requests with a prompt
   double overlap_ratio_sum = 0;  // overlap / isl_blocks over observations: Dynamo's histogram
-  double hit_full_block_ratio_sum =
-      0;  // hit / full_blocks over all requests; 0 for a prompt without a full block
+  // Hit / full_blocks over all requests; 0 for a prompt without a full block.
+  double hit_full_block_ratio_sum = 0;
 };
 
 // One row of the policy table.
@@ -41,8 +41,8 @@ struct PolicyFigures {
   double max_over_mean_requests = 0;
   double ttft_p50_s = 0;
   double ttft_p99_s = 0;
-  double prefill_util =
-      0;  // busy share of the prefill servers while requests arrived; above 1 is overload
+  // Busy share of the prefill servers while requests arrived; above 1 is overload.
+  double prefill_util = 0;
 };
 
 // The figures by name, in the order of tables and documents.

@@ -34,8 +34,8 @@ struct PublisherConfig {
 
 struct PublisherCounters {
   uint64_t batches = 0;  // sequence numbers given out
-  uint64_t batches_refused =
-      0;  // the queue to the socket thread was full: a gap that no replay can fill
+  // The queue to the socket thread was full: a gap that no replay can fill.
+  uint64_t batches_refused = 0;
   uint64_t batches_lost = 0;         // by lose_live_every
   uint64_t replays = 0;              // answered requests
   uint64_t replay_requests_bad = 0;  // not [identity, empty, 8 bytes]: no answer, as in vLLM

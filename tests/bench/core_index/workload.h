@@ -118,8 +118,8 @@ struct Workload {
 
   std::vector<Conversation> conversations;
   std::vector<Holding> holdings;
-  uint64_t holder_blocks =
-      0;  // different (worker, block) pairs; holdings of a worker share system prompts
+  // Different (worker, block) pairs; holdings of a worker share system prompts.
+  uint64_t holder_blocks = 0;
 
  private:
   static void AddBlocks(std::mt19937_64& random, uint64_t count,

@@ -2,11 +2,13 @@
 // must be the same.
 //
 //   program   := mode op*
-//   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded
-//   per target, arbitrary) op        := 0-3 target parent blocks   stored; parent 0: none, 1: an
-//   arbitrary hash, else one of the held ones
-//              | 4-5 target count name*     removed; name even: one of the held ones, odd: an
-//              arbitrary hash | 6 target kind              cleared, or the target is gone | 7 query
+//   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded per
+//             target, arbitrary)
+//   op      := 0-3 target parent blocks   stored; parent 0: none, 1: an arbitrary hash, else one of
+//                                         the held ones
+//            | 4-5 target count name*     removed; name even: a held one, odd: an arbitrary hash
+//            | 6 target kind              cleared, or the target is gone
+//            | 7 query
 #include <cstddef>
 #include <cstdint>
 #include <vector>
