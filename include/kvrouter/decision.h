@@ -62,6 +62,18 @@ struct RouteRequest {
   std::optional<uint64_t> expected_output_tokens;  // > 0
 };
 
+// A booking on a target that the caller chose, e.g. from the answer to an earlier advice.
+struct ReserveRequest {
+  // The prompt, the partition, the overrides. Not read: book, allowed_workers, excluded, pinned.
+  RouteRequest route;
+  Target target;
+  // What the target still has to compute of the prompt, <= its tokens. Absent: what the index says now.
+  // To book an earlier advice with the overlap it saw: isl_tokens - round(effective_overlap_blocks * block size).
+  std::optional<uint64_t> effective_prefill_tokens = {};
+  // Absent: true if effective_prefill_tokens is given, else the override, else the configuration.
+  std::optional<bool> track_prefill_tokens = {};
+};
+
 // ---- What is answered ----------------------------------------------------------------------------------------------
 
 // How the request is to be served. More plans (remote prefill, migrate) join with the gate and the planner.

@@ -54,6 +54,18 @@ struct PartitionSnapshot {
   std::vector<TargetLoad> loads;  // ascending target
 };
 
+// What one target's load would be with one more request on it; nothing is booked.
+struct TargetPotentialLoad {
+  Target target;
+  Incarnation incarnation{};
+  WorkerRole role = WorkerRole::kAggregated;
+  bool draining = false;
+  uint64_t overlap_blocks = 0;            // of the prompt, on device
+  uint64_t potential_prefill_tokens = 0;  // active + uncached; active alone if prefill is not tracked
+  double potential_decode_blocks = 0;     // active + the prompt's blocks not live there yet
+  uint64_t active_requests = 0;           // without this one
+};
+
 // Overlap of one prompt on one target, advice only.
 struct TargetOverlap {
   Target target;
@@ -83,6 +95,12 @@ class Router {
   // kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached.
   // The booking's id is in the decision; the caller owns it and must Finish it exactly once.
   absl::StatusOr<Submission> Submit(const RouteRequest& request, MonotonicTime now);
+
+  // Books on the target the caller names, without picking; never waits, may overload it. The decision says kPinned, and
+  // its overlap is isl_tokens - effective_prefill_tokens if that was given, else what the index says. The sink hears of
+  // it once, as of any booking. Errors as Submit for a request pinned to the target, and kInvalidRequest for more
+  // effective_prefill_tokens than prompt tokens.
+  absl::StatusOr<RouteDecision> Reserve(const ReserveRequest& request, MonotonicTime now);
 
   // Decisions of waiting requests that became possible. Call after anything that frees load, and on a timer.
   std::vector<Resolved> Pump(MonotonicTime now);
@@ -129,6 +147,9 @@ class Router {
   std::vector<PartitionSnapshot> Snapshot() const;
   // Overlap per target, for targets with at least one block. Errors as Submit.
   absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;
+  // Of all targets of the partition, ascending, whatever the request allows, excludes or pins. Advice: books nothing and
+  // tells the sink nothing. Errors as Submit.
+  absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(const RouteRequest& request) const;
 
  private:
   struct Impl;

@@ -80,6 +80,19 @@ RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable&
   return decision;
 }
 
+// What the caller says is cached, in blocks; absent when it says nothing.
+absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& request,
+                                                          const IdentifiedPrompt& prompt) {
+  if (!request.effective_prefill_tokens) return std::optional<double>();
+  if (*request.effective_prefill_tokens > prompt.isl_tokens) {
+    return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,
+                     fmt::format("effective_prefill_tokens {} is more than the {} prompt tokens",
+                                 *request.effective_prefill_tokens, prompt.isl_tokens));
+  }
+  const uint64_t cached_tokens = prompt.isl_tokens - *request.effective_prefill_tokens;
+  return std::optional<double>(static_cast<double>(cached_tokens) / prompt.block_size_tokens);
+}
+
 RouterConfig Checked(RouterConfig config) {
   const absl::Status status = Validate(config);
   KVR_CHECK(status.ok(), "{}", status.ToString());
@@ -98,6 +111,12 @@ struct Router::Impl {
     return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
                      fmt::format("no worker was registered for model {} in routing group {}",
                                  request.model_name, request.routing_group));
+  }
+
+  // The blocks by which the ledger knows the prompt: none when it does not count blocks.
+  std::span<const SequenceHash> LedgerChain(const IdentifiedPrompt& prompt) const {
+    return config.scheduler.track_active_blocks ? prompt.sequence_hashes
+                                                : std::span<const SequenceHash>();
   }
 
   void Report(const RouteRequest& request, const RouteDecision& decision) const {
@@ -127,23 +146,52 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   // eligible
   const EligibilityFilter eligible(request);
   // score and book: one critical section
-  const bool tracks_blocks = impl_->config.scheduler.track_active_blocks;
-  KVR_ASSIGN_OR_RETURN(
-      const Placement placement,
-      partition->scheduler().PickAndBook(
-          {.filter = &eligible,
-           .weights = ResolveWeights(impl_->config.scheduler, request.overrides),
-           .overlaps = scratch->overlaps,
-           .chain = tracks_blocks ? prompt.sequence_hashes : std::span<const SequenceHash>(),
-           .isl_tokens = prompt.isl_tokens,
-           .block_size_tokens = prompt.block_size_tokens,
-           .book = request.book,
-           .expected_output_tokens = request.expected_output_tokens},
-          &scratch->candidates, now));
+  KVR_ASSIGN_OR_RETURN(const Placement placement,
+                       partition->scheduler().PickAndBook(
+                           {.filter = &eligible,
+                            .weights = ResolveWeights(impl_->config.scheduler, request.overrides),
+                            .overlaps = scratch->overlaps,
+                            .chain = impl_->LedgerChain(prompt),
+                            .isl_tokens = prompt.isl_tokens,
+                            .block_size_tokens = prompt.block_size_tokens,
+                            .book = request.book,
+                            .expected_output_tokens = request.expected_output_tokens},
+                           &scratch->candidates, now));
   // report
   RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
   impl_->Report(request, decision);
   return Submission(std::move(decision));
+}
+
+absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, MonotonicTime now) {
+  const RouteRequest& route = request.route;
+  KVR_RETURN_IF_ERROR(ValidateRequest(route));
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(route));
+  ScratchLease scratch;
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(route, partition->block_size_tokens(), &scratch->prompt));
+  KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
+                       StatedOverlapBlocks(request, prompt));
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  const EligibilityFilter only_target(request.target);
+  EffectiveWeights weights = ResolveWeights(impl_->config.scheduler, route.overrides);
+  if (request.effective_prefill_tokens) weights.track_prefill_tokens = true;
+  if (request.track_prefill_tokens) weights.track_prefill_tokens = *request.track_prefill_tokens;
+  KVR_ASSIGN_OR_RETURN(
+      const Placement placement,
+      partition->scheduler().PickAndBook({.filter = &only_target,
+                                          .weights = weights,
+                                          .overlaps = scratch->overlaps,
+                                          .chain = impl_->LedgerChain(prompt),
+                                          .isl_tokens = prompt.isl_tokens,
+                                          .block_size_tokens = prompt.block_size_tokens,
+                                          .book = true,
+                                          .expected_output_tokens = route.expected_output_tokens,
+                                          .stated_overlap_blocks = stated_overlap_blocks},
+                                         &scratch->candidates, now));
+  RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  impl_->Report(route, decision);
+  return decision;
 }
 
 std::vector<Router::Resolved> Router::Pump(MonotonicTime) { return {}; }
@@ -221,6 +269,23 @@ absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteReques
     overlaps.push_back({.target = match.target, .device_blocks = match.blocks});
   }
   return overlaps;
+}
+
+absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
+    const RouteRequest& request) const {
+  KVR_RETURN_IF_ERROR(ValidateRequest(request));
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
+  ScratchLease scratch;
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  return partition->scheduler().PotentialLoads(
+      {.weights = ResolveWeights(impl_->config.scheduler, request.overrides),
+       .overlaps = scratch->overlaps,
+       .chain = impl_->LedgerChain(prompt),
+       .isl_tokens = prompt.isl_tokens,
+       .block_size_tokens = prompt.block_size_tokens,
+       .book = false});
 }
 
 }  // namespace kvrouter

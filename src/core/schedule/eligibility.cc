@@ -33,6 +33,9 @@ EligibilityFilter::EligibilityFilter(const RouteRequest& request)
   unrestricted_ = !pinned_ && !allowed_ && excluded_workers_.empty() && excluded_targets_.empty();
 }
 
+EligibilityFilter::EligibilityFilter(Target pinned)
+    : pinned_(TargetSelector{.worker = pinned.worker, .dp_rank = pinned.dp_rank}) {}
+
 EligibilityFilter::Verdict EligibilityFilter::Judge(Target target, bool draining) const {
   if (unrestricted_) return draining ? Verdict::kDraining : Verdict::kEligible;
   if (pinned_ && !pinned_->Matches(target)) return Verdict::kNotPinned;

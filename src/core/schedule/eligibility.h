@@ -20,6 +20,8 @@ class EligibilityFilter {
   enum class Verdict { kEligible, kNotPinned, kNotAllowed, kExcluded, kDraining };
 
   explicit EligibilityFilter(const RouteRequest& request);
+  // As of a request that pins this one target and restricts nothing else.
+  explicit EligibilityFilter(Target pinned);
 
   // The first reason against it in the order of Verdict.
   Verdict Judge(Target target, bool draining) const;

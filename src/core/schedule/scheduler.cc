@@ -106,7 +106,9 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     const auto verdict = request.filter->Judge(row.target, row.draining);
     CountVerdict(verdict, &placement->filtered);
     if (verdict != EligibilityFilter::Verdict::kEligible) continue;
-    table->inputs.push_back({.target = row.target, .device_overlap_blocks = device_blocks});
+    table->inputs.push_back(
+        {.target = row.target,
+         .device_overlap_blocks = request.stated_overlap_blocks.value_or(device_blocks)});
     table->slots.push_back(row.slot);
   }
 }
@@ -175,6 +177,37 @@ bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table
   if (!booking) return false;
   placement->booking = *booking;
   return true;
+}
+
+std::vector<TargetPotentialLoad> Scheduler::PotentialLoads(const ScheduleRequest& request) const {
+  std::vector<TargetPotentialLoad> loads;
+  MutexLock lock(mu_);
+  std::vector<uint32_t> live_blocks(ledger_.SlotCount(), 0);
+  if (request.weights.assume_kv_reuse) ledger_.FindLivePrefixes(request.chain, live_blocks);
+  loads.reserve(rows_.size());
+  auto overlap = request.overlaps.begin();
+  for (const Row& row : rows_) {
+    while (overlap != request.overlaps.end() && overlap->target < row.target) ++overlap;
+    const bool has_overlap = overlap != request.overlaps.end() && overlap->target == row.target;
+    const uint64_t overlap_blocks = has_overlap ? overlap->blocks : 0;
+    const uint64_t cached_tokens =
+        std::min(overlap_blocks * request.block_size_tokens, request.isl_tokens);
+    const uint64_t added_tokens =
+        request.weights.track_prefill_tokens ? request.isl_tokens - cached_tokens : 0;
+    const uint64_t added_blocks =
+        request.chain.size() - live_blocks[static_cast<uint32_t>(row.slot)];
+    const LoadLedger::Load load = ledger_.LoadOf(row.slot);
+    loads.push_back(
+        {.target = row.target,
+         .incarnation = row.worker->incarnation,
+         .role = row.worker->role,
+         .draining = row.worker->draining,
+         .overlap_blocks = overlap_blocks,
+         .potential_prefill_tokens = load.active_prefill_tokens + added_tokens,
+         .potential_decode_blocks = load.active_decode_blocks + static_cast<double>(added_blocks),
+         .active_requests = load.active_requests});
+  }
+  return loads;
 }
 
 bool Scheduler::PrefillComplete(BookingId id, MonotonicTime now) {

@@ -33,7 +33,9 @@ struct ScheduleRequest {
   uint32_t block_size_tokens = 1;
   bool decode_pool = false;
   bool book = true;
-  std::optional<uint64_t> expected_output_tokens;
+  std::optional<uint64_t> expected_output_tokens = {};
+  // Replaces what `overlaps` says of the candidates; for a caller that names the target and knows.
+  std::optional<double> stated_overlap_blocks = {};
 };
 
 // The candidates of one decision. Belongs to the calling thread and is reused, so that the lock is
@@ -88,6 +90,9 @@ class Scheduler {
   // Errors: kPinnedNotAllowed, kPinnedUnavailable, kNoWorkers, kLimitReached.
   absl::StatusOr<Placement> PickAndBook(const ScheduleRequest& request, CandidateTable* table,
                                         MonotonicTime now);
+
+  // Of every target, ascending. Reads the request's overlaps, chain, weights and isl_tokens only.
+  std::vector<TargetPotentialLoad> PotentialLoads(const ScheduleRequest& request) const;
 
   // As in Router.
   bool PrefillComplete(BookingId id, MonotonicTime now);
