@@ -2,9 +2,11 @@
 #define KVROUTER_ROUTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -70,6 +72,13 @@ struct TargetPotentialLoad {
 struct TargetOverlap {
   Target target;
   uint32_t device_blocks = 0;
+};
+
+struct DumpCounts {
+  uint64_t events = 0;
+  uint64_t blocks = 0;          // (target, block) pairs in the events
+  uint64_t omitted_blocks = 0;  // pairs left out because they lie behind a hole
+  bool complete = true;         // false: the receiver stopped it; the figures are those of what was read until then
 };
 
 class Router {
@@ -150,6 +159,16 @@ class Router {
   // Of all targets of the partition, ascending, whatever the request allows, excludes or pins. Advice: books nothing and
   // tells the sink nothing. Errors as Submit.
   absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(const RouteRequest& request) const;
+
+  // What the partition's workers hold, as stored events (StoreCounting::kSet, event ids 0, 1, 2, ...), target by target
+  // and parents before children. If nothing changes meanwhile, applying them in order to a Router with the same workers
+  // and no blocks gives the same overlap for every prompt. If blocks come and go meanwhile, each event is still true of
+  // the moment it was read. Blocks behind a hole score nothing and have no parent to name: left out and counted. How often
+  // a block was stored is left out, too.
+  // `emit` gets the events in the calling thread, never under a lock of the core, and stops the dump by returning false.
+  // Lookups and events go on between steps of a few hundred blocks. Error: kUnknownPartition.
+  absl::StatusOr<DumpCounts> Dump(std::string_view model_name, std::string_view routing_group,
+                                  const std::function<bool(const KvEvent&)>& emit) const;
 
  private:
   struct Impl;

@@ -106,11 +106,16 @@ struct Router::Impl {
       : config(std::move(checked_config)), sink(decision_sink), directory(config) {}
 
   absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
-    auto partition = directory.Find(request.model_name, request.routing_group);
+    return FindPartition(request.model_name, request.routing_group);
+  }
+
+  absl::StatusOr<std::shared_ptr<Partition>> FindPartition(std::string_view model_name,
+                                                           std::string_view routing_group) const {
+    auto partition = directory.Find(model_name, routing_group);
     if (partition) return partition;
     return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
                      fmt::format("no worker was registered for model {} in routing group {}",
-                                 request.model_name, request.routing_group));
+                                 model_name, routing_group));
   }
 
   // The blocks by which the ledger knows the prompt: none when it does not count blocks.
@@ -286,6 +291,12 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
        .isl_tokens = prompt.isl_tokens,
        .block_size_tokens = prompt.block_size_tokens,
        .book = false});
+}
+
+absl::StatusOr<DumpCounts> Router::Dump(std::string_view model_name, std::string_view routing_group,
+                                        const std::function<bool(const KvEvent&)>& emit) const {
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(model_name, routing_group));
+  return partition->Dump(emit);
 }
 
 }  // namespace kvrouter

@@ -39,11 +39,13 @@ class BlockHoldings {
   uint64_t held_blocks() const { return held_blocks_; }
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
- private:
   struct NamedBlock {
-    uint32_t block = kNoId;
+    uint32_t block = kNoId;  // kNoId: the name means nothing
     Naming naming = Naming::kNone;
   };
+  NamedBlock Resolve(uint32_t slot, BlockName name) const;
+
+ private:
   enum class Step : uint8_t {
     kRepeat,      // the target already holds the block by this name
     kTakeShared,  // it will hold the block by its shared name
@@ -54,7 +56,6 @@ class BlockHoldings {
     bool held_before = false;  // by another name
   };
 
-  NamedBlock Resolve(uint32_t slot, BlockName name) const;
   bool PlanStore(uint32_t slot);
   void CommitStore(uint32_t slot, uint32_t previous, StoreCounting counting, const Stored& event,
                    ApplyResult* result);

@@ -1,10 +1,12 @@
 #include "core/index/block_index.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/mutex.h"
 #include "core/index/block_holdings.h"
 #include "core/index/overlap_walk.h"
+#include "core/index/target_dump.h"
 
 namespace kvrouter {
 namespace {
@@ -80,6 +82,27 @@ void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
     if (by_slot[slot] > 0) out->push_back({holders[slot].target, by_slot[slot]});
   }
   for (const auto& score : scores) by_slot[score.slot] = 0;
+}
+
+TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit) const {
+  TargetDump dump(target);
+  std::vector<Stored> events;
+  TargetDumpCounts counts;
+  for (bool more = true; more;) {
+    {
+      ReaderLock lock(mu_);
+      more = dump.Step(*holdings_, &events);
+    }
+    dump.Settle();
+    for (Stored& stored : events) {
+      if (!emit(std::move(stored))) return {.blocks = dump.blocks(), .complete = false};
+    }
+    events.clear();
+  }
+  counts.blocks = dump.blocks();
+  const uint64_t held_blocks = HolderBlocks(target);
+  counts.omitted_blocks = held_blocks - std::min(held_blocks, dump.blocks());
+  return counts;
 }
 
 uint64_t BlockIndex::HolderBlocks(Target target) const {

@@ -1,7 +1,9 @@
 #ifndef KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 #define KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -30,6 +32,14 @@ struct BlockIndexStats {
   uint64_t nodes = 0;          // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
+
+struct TargetDumpCounts {
+  uint64_t blocks = 0;          // distinct blocks in the emitted events
+  uint64_t omitted_blocks = 0;  // held, but behind a hole
+  bool complete = true;         // false: `emit` stopped it; `blocks` is what was read until then
+};
+
+inline constexpr size_t kDumpBlocksPerEvent = 256;
 
 // Which target holds which blocks, fed by KV events, asked by every routing decision.
 //
@@ -81,6 +91,18 @@ class BlockIndex {
 
   // Replaces `out`: the targets that hold the first block of `query`, in ascending order.
   void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out) const;
+
+  // What a target holds, as stored events that rebuild it: parents before children, at most
+  // kDumpBlocksPerEvent blocks per event, every name of every block. `emit` is called without a lock
+  // and stops the dump by returning false; between two short steps lookups and events go on. If
+  // nothing changes meanwhile, a target without blocks that applies them scores as this one on
+  // every query. If something does, each event is still true of the moment it was read.
+  //
+  // Blocks behind a hole score nothing and have no parent to name, so they are left out and
+  // counted; how often a name was stored is left out, too. Both make later credit too low, never
+  // too high.
+  using EmitStored = std::function<bool(Stored&& stored)>;
+  TargetDumpCounts DumpTarget(Target target, const EmitStored& emit) const;
 
   uint64_t HolderBlocks(Target target) const;
   BlockIndexStats Stats() const;

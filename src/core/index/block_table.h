@@ -13,17 +13,42 @@ namespace kvrouter {
 // and can be used as a table key although engines may number their blocks 1, 2, 3.
 enum class BlockName : uint64_t {};
 
-inline BlockName NameOf(EngineHash hash) {
-  // Salted with the load address: whoever can choose engine hashes cannot choose collisions.
+// Salt with the load address: whoever can choose engine hashes cannot choose collisions.
+inline uint64_t NameSalt() {
   static const char salt = 0;
-  uint64_t x =
-      static_cast<uint64_t>(hash) ^ (reinterpret_cast<uintptr_t>(&salt) * 0x9e3779b97f4a7c15);
+  return reinterpret_cast<uintptr_t>(&salt) * 0x9e3779b97f4a7c15;
+}
+
+inline constexpr uint64_t kNameFactor = 0xd6e8feb86659fd93;
+
+inline BlockName NameOf(EngineHash hash) {
+  uint64_t x = static_cast<uint64_t>(hash) ^ NameSalt();
   x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93;
+  x *= kNameFactor;
   x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93;
+  x *= kNameFactor;
   x ^= x >> 32;
   return BlockName{x};
+}
+
+// Inverse of an odd number modulo 2^64; each step doubles the number of right bits.
+constexpr uint64_t InverseOf(uint64_t odd) {
+  uint64_t inverse = odd;
+  for (int step = 0; step < 6; ++step) inverse *= 2 - odd * inverse;
+  return inverse;
+}
+
+// EngineHashOf(NameOf(h)) == h.
+inline EngineHash EngineHashOf(BlockName name) {
+  constexpr uint64_t kInverse = InverseOf(kNameFactor);
+  static_assert(kInverse * kNameFactor == 1);
+  uint64_t x = static_cast<uint64_t>(name);
+  x ^= x >> 32;
+  x *= kInverse;
+  x ^= x >> 32;
+  x *= kInverse;
+  x ^= x >> 32;
+  return EngineHash{x ^ NameSalt()};
 }
 
 // One block: a position in the tree, i.e. some content and everything before it, at least one of

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/index/slab.h"
@@ -44,6 +45,20 @@ class ProbeTable {
     if ((uint64_t{size_} + 1) * 20 > uint64_t{capacity_} * 17) Rebuild(CapacityFor(size_ + 1));
     while (!TryInsert(key, id)) Rebuild(capacity_ + capacity_ / 4 + 1);
     ++size_;
+  }
+
+  // Visits entries in key order from `key` on, at most `limit` of them. The key to go on from, which
+  // stays right whatever changes in between; absent when all were visited. REQUIRES: keys are
+  // unique.
+  template <typename Visit>
+  std::optional<Key> Scan(Key key, uint32_t limit, Visit visit) const {
+    if (size_ == 0) return std::nullopt;
+    for (uint32_t i = Home(key); i < end_; ++i) {
+      if (slots_[i].id == kNoId || slots_[i].key < key) continue;
+      if (limit-- == 0) return Key{slots_[i].key};
+      visit(Key{slots_[i].key}, uint32_t{slots_[i].id});
+    }
+    return std::nullopt;
   }
 
   // REQUIRES: the entry is there.

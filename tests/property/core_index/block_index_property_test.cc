@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/index/block_index.h"
@@ -184,6 +186,85 @@ TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnCountedHistories) {
 
 TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnSetHistories) {
   RunHistories(StoreCounting::kSet, 1'000'000, 200);
+}
+
+// Applies the dump of every target and returns how many blocks it held and left out.
+void CopyByDump(const BlockIndex& from, const History& history, BlockIndex& to) {
+  for (int n = 0; n < history.targets; ++n) {
+    const Target target{WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
+    uint64_t stored_blocks = 0;
+    const auto counts = from.DumpTarget(target, [&](Stored&& stored) {
+      KvEvent event;
+      event.target = target;
+      event.counting = StoreCounting::kSet;
+      event.data = std::move(stored);
+      const ApplyResult result = to.Apply(event);
+      EXPECT_EQ(result.status, ApplyStatus::kOk);
+      stored_blocks += result.blocks_stored;
+      return true;
+    });
+    EXPECT_TRUE(counts.complete);
+    EXPECT_EQ(counts.blocks, stored_blocks) << "every block is in the dump once";
+    EXPECT_EQ(counts.blocks, to.HolderBlocks(target));
+    EXPECT_EQ(counts.blocks + counts.omitted_blocks, from.HolderBlocks(target));
+  }
+}
+
+// The children of a dumped block may be stored under any of its names later.
+void ExpectSameNames(const NaiveIndex& model, const BlockIndex& copy, const History& history) {
+  for (int n = 0; n < history.targets; ++n) {
+    const Target target{WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
+    std::vector<OverlapMatch> matches;
+    for (const EngineHash name : model.NamesOf(target)) {
+      const NaiveIndex::Path path = model.PathOf(target, name);
+      copy.FindOverlap(path, &matches);
+      const auto match = std::find_if(matches.begin(), matches.end(),
+                                      [&](const OverlapMatch& m) { return m.target == target; });
+      if (match == matches.end() || match->blocks < path.size()) continue;  // behind a hole
+      BlockIndex probe;
+      CopyByDump(copy, history, probe);
+      KvEvent event;
+      event.target = target;
+      event.data = Removed{{name}};
+      EXPECT_EQ(probe.Apply(event).status, ApplyStatus::kOk) << "unknown name";
+    }
+  }
+}
+
+// Dump -> fresh index -> the same overlap for a thousand prefixes; holes, several names per block
+// and names that differ between targets included.
+TEST(BlockIndexPropertyTest, ADumpRebuildsTheOverlapOfEveryPrefix) {
+  uint64_t omitted_histories = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    History history;
+    history.counting = seed % 2 == 0 ? StoreCounting::kCounted : StoreCounting::kSet;
+    history.hashing = static_cast<Hashing>(seed % 3);
+    history.targets = 1 + static_cast<int>(seed / 3 % 5);
+    history.contents = 1 + static_cast<int>(seed / 15 % 3);
+    history.max_blocks = seed % 4 == 0 ? 12 : 4;
+    history.removals = seed % 5 == 0 ? 0.25 : 0.45;
+    SCOPED_TRACE(fmt::format("seed={} hashing={}", seed, static_cast<int>(history.hashing)));
+    BlockIndex index;
+    NaiveIndex model;
+    EventGen gen(seed, history, model);
+    for (int step = 0; step < 400; ++step) {
+      const KvEvent event = gen.Next();
+      index.Apply(event);
+      model.Apply(event);
+    }
+    BlockIndex copy;
+    ASSERT_NO_FATAL_FAILURE(CopyByDump(index, history, copy));
+    copy.CheckInvariants();
+    omitted_histories += copy.Stats().holder_blocks < index.Stats().holder_blocks ? 1 : 0;
+    std::vector<OverlapMatch> matches;
+    for (int query = 0; query < 1000; ++query) {
+      const NaiveIndex::Path path = gen.Query();
+      copy.FindOverlap(path, &matches);
+      ASSERT_EQ(matches, model.FindOverlap(path));
+    }
+    if (seed % 10 == 0) ExpectSameNames(model, copy, history);
+  }
+  EXPECT_GT(omitted_histories, 10u) << "the histories have no holes to speak of";
 }
 
 }  // namespace
