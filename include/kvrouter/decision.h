@@ -9,7 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "kvrouter/config.h"
 #include "kvrouter/types.h"
+#include "kvrouter/worker.h"
 
 namespace kvrouter {
 
@@ -130,9 +132,31 @@ struct FilterCounts {
   uint32_t not_pinned = 0;
 };
 
+// Why one target was no candidate: the first of these that speaks against it.
+enum class FilterReason : uint8_t { kNotPinned, kNotAllowed, kExcluded, kDraining };
+std::string_view FilterReasonName(FilterReason reason);
+
+struct FilteredTarget {
+  Target target;
+  FilterReason reason = FilterReason::kNotAllowed;
+  double device_overlap_blocks = 0;  // what was out of reach there
+};
+
+inline constexpr size_t kMaxFilteredTargets = 64;
+
+// What the costs of a decision were computed with: configuration with the request's overrides applied, and the one input
+// of the formula that is the same for all candidates. With a CandidateCost everything docs/routing.md#cost needs.
+struct DecisionWeights {
+  CostWeights cost;
+  bool track_prefill_tokens = true;
+  bool assume_kv_reuse = true;
+  uint64_t least_active_prefill_tokens = 0;  // over the candidates; the credit decay measures from it
+};
+
 struct RouteDecision {
   // Where.
   Target target;
+  WorkerRole role = WorkerRole::kAggregated;  // of the target's worker
   Incarnation incarnation{};
   std::string address;
   Plan plan = Plan::kLocal;
@@ -153,12 +177,20 @@ struct RouteDecision {
   // The best overlap among all targets of the partition, eligible or not, and where.
   double best_overlap_blocks = 0;
   std::optional<Target> best_overlap_target;
+  // The best effective overlap among the candidates, and where (the chosen target if it is among the best). What the
+  // choice gave up of it for the sake of load: best available - chosen, in blocks, >= 0. With a pin nothing else was
+  // available, so nothing is given up.
+  double best_available_overlap_blocks = 0;
+  std::optional<Target> best_available_overlap_target;
+  double regret_blocks = 0;
 
   // Why.
   std::vector<CandidateCost> candidates;  // ascending cost when truncated; else in target order. See DecisionDetail
   uint32_t candidate_count = 0;
   CandidateSummary omitted;
   FilterCounts filtered;
+  std::vector<FilteredTarget> filtered_targets;  // ascending target, the first kMaxFilteredTargets; kFull only
+  DecisionWeights weights;
   uint32_t tie_size = 1;
   double temperature = 0;
   double draw = 0;  // the uniform number in [0, 1) used for the tie or the sample; 0 if none was drawn

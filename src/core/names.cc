@@ -20,4 +20,14 @@ std::string_view DecisionReasonName(DecisionReason reason) {
   return "unknown";
 }
 
+std::string_view FilterReasonName(FilterReason reason) {
+  switch (reason) {
+    case FilterReason::kNotPinned: return "not_pinned";
+    case FilterReason::kNotAllowed: return "not_allowed";
+    case FilterReason::kExcluded: return "excluded";
+    case FilterReason::kDraining: return "draining";
+  }
+  return "unknown";
+}
+
 }  // namespace kvrouter

@@ -49,6 +49,24 @@ uint64_t ExpectedEngineHitTokens(const IdentifiedPrompt& prompt, double device_b
   return std::min(static_cast<uint64_t>(device_blocks), most_blocks) * prompt.block_size_tokens;
 }
 
+// What the candidates had to offer and what the choice gave up of it.
+void DescribeRegret(const CandidateTable& table, RouteDecision* decision) {
+  const double best_blocks = table.best_overlap_blocks;
+  decision->best_available_overlap_blocks = best_blocks;
+  decision->regret_blocks = best_blocks - decision->effective_overlap_blocks;
+  if (best_blocks <= 0) return;
+  decision->best_available_overlap_target = decision->regret_blocks > 0
+                                                ? table.inputs[table.best_overlap_index].target
+                                                : decision->target;
+}
+
+DecisionWeights WeightsOf(const ScoreContext& context) {
+  return {.cost = context.weights.cost,
+          .track_prefill_tokens = context.weights.track_prefill_tokens,
+          .assume_kv_reuse = context.weights.assume_kv_reuse,
+          .least_active_prefill_tokens = context.least_active_prefill_tokens};
+}
+
 RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable& table,
                            const Placement& placement, const RouterConfig& config) {
   const CandidateCost chosen = ScoreCandidate(table.inputs[placement.index], table.context);
@@ -56,6 +74,7 @@ RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable&
   const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
   RouteDecision decision;
   decision.target = chosen.target;
+  decision.role = placement.worker->role;
   decision.incarnation = placement.worker->incarnation;
   decision.address = placement.worker->address;
   decision.plan = Plan::kLocal;
@@ -72,7 +91,10 @@ RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable&
       ExpectedEngineHitTokens(prompt, chosen.device_overlap_blocks);
   decision.best_overlap_blocks = placement.best_overlap_blocks;
   decision.best_overlap_target = placement.best_overlap_target;
+  DescribeRegret(table, &decision);
   decision.filtered = placement.filtered;
+  decision.filtered_targets = table.filtered;
+  decision.weights = WeightsOf(table.context);
   decision.tie_size = placement.pick.tie_size;
   decision.temperature = table.context.weights.temperature;
   decision.draw = placement.pick.draw;
@@ -124,6 +146,8 @@ struct Router::Impl {
                                                 : std::span<const SequenceHash>();
   }
 
+  bool ListsFiltered() const { return config.decision_detail == DecisionDetail::kFull; }
+
   void Report(const RouteRequest& request, const RouteDecision& decision) const {
     if (sink != nullptr) sink->OnDecision(request, decision);
   }
@@ -160,6 +184,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
                             .isl_tokens = prompt.isl_tokens,
                             .block_size_tokens = prompt.block_size_tokens,
                             .book = request.book,
+                            .list_filtered = impl_->ListsFiltered(),
                             .expected_output_tokens = request.expected_output_tokens},
                            &scratch->candidates, now));
   // report
@@ -191,6 +216,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                           .isl_tokens = prompt.isl_tokens,
                                           .block_size_tokens = prompt.block_size_tokens,
                                           .book = true,
+                                          .list_filtered = impl_->ListsFiltered(),
                                           .expected_output_tokens = route.expected_output_tokens,
                                           .stated_overlap_blocks = stated_overlap_blocks},
                                          &scratch->candidates, now));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "ctl/explain_text.h"
 #include "ctl/exposition.h"
 #include "ctl/http_get.h"
 #include "ctl/metrics_report.h"
@@ -77,6 +78,13 @@ absl::StatusOr<std::string> FreeRequest(const Connection& connection,
   if (connection.json) return fmt::format("{{\"released\": {}}}\n", response.released());
   if (response.released()) return std::string("released\n");
   return absl::NotFoundError(fmt::format("no live booking under request id \"{}\"", request_id));
+}
+
+absl::StatusOr<std::string> ExplainRequest(const Connection& connection,
+                                           const std::string& request_id) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::ExplainResponse response, client.Explain(request_id));
+  return connection.json ? ExplainJson(response) : ExplainText(response);
 }
 
 absl::StatusOr<std::string> ShowLoads(const Connection& connection) {

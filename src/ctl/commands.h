@@ -35,6 +35,9 @@ absl::StatusOr<std::string> ShowWorkers(const Connection& connection);
 absl::StatusOr<std::string> RouteOnce(const Connection& connection, const RouteOptions& options);
 absl::StatusOr<std::string> FreeRequest(const Connection& connection,
                                         const std::string& request_id);
+// Why the request went where it went.
+absl::StatusOr<std::string> ExplainRequest(const Connection& connection,
+                                           const std::string& request_id);
 absl::StatusOr<std::string> ShowLoads(const Connection& connection);
 absl::StatusOr<std::string> ShowMetrics(const Connection& connection, const std::string& prefix);
 

@@ -17,6 +17,7 @@ struct Options {
   double timeout_s = 5;
   RouteOptions route;
   std::string free_id;
+  std::string explain_id;
   std::string metrics_prefix;
   Command command;
 };
@@ -64,6 +65,14 @@ void Declare(CLI::App* app, Options* options) {
   free->add_option("ID", options->free_id, "request id")->required();
   free->callback([options] {
     options->command = [options] { return FreeRequest(options->connection, options->free_id); };
+  });
+  CLI::App* explain =
+      app->add_subcommand("explain", "why a recent request went where it went, in all its terms");
+  explain->add_option("ID", options->explain_id, "request id")->required();
+  explain->callback([options] {
+    options->command = [options] {
+      return ExplainRequest(options->connection, options->explain_id);
+    };
   });
   app->add_subcommand("loads", "load of every target as the scheduler sees it")
       ->callback(

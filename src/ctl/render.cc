@@ -189,7 +189,48 @@ std::string RouteText(const v1::RouteResponse& r) {
   return text;
 }
 
-std::string RouteJson(const v1::RouteResponse& r) {
+namespace {
+
+Json FilteredJson(const v1::RouteResponse& r) {
+  Json targets = Json::array();
+  for (const v1::FilteredTarget& filtered : r.filtered_targets()) {
+    targets.push_back(
+        {{"target", TargetJson(filtered.target())},
+         {"reason", EnumText(v1::FilterReason_Name(filtered.reason()), "FILTER_REASON_")},
+         {"device_overlap_blocks", filtered.device_overlap_blocks()}});
+  }
+  return targets;
+}
+
+Json FilterCountsJson(const v1::FilterCounts& counts) {
+  return {{"not_pinned", counts.not_pinned()},
+          {"not_allowed", counts.not_allowed()},
+          {"excluded", counts.excluded()},
+          {"draining", counts.draining()},
+          {"overloaded", counts.overloaded()}};
+}
+
+Json OmittedJson(const v1::CandidateSummary& omitted) {
+  return {{"count", omitted.count()},
+          {"min_cost_blocks", omitted.min_cost_blocks()},
+          {"max_cost_blocks", omitted.max_cost_blocks()},
+          {"mean_cost_blocks", omitted.mean_cost_blocks()}};
+}
+
+Json WeightsJson(const v1::DecisionWeights& weights) {
+  return {{"overlap_score_credit", weights.overlap_score_credit()},
+          {"overlap_score_credit_decay", weights.overlap_score_credit_decay()},
+          {"prefill_load_scale", weights.prefill_load_scale()},
+          {"decode_active_request_weight", weights.decode_active_request_weight()},
+          {"host_cache_hit_weight", weights.host_cache_hit_weight()},
+          {"disk_cache_hit_weight", weights.disk_cache_hit_weight()},
+          {"shared_cache_multiplier", weights.shared_cache_multiplier()},
+          {"track_prefill_tokens", weights.track_prefill_tokens()},
+          {"assume_kv_reuse", weights.assume_kv_reuse()},
+          {"least_active_prefill_tokens", weights.least_active_prefill_tokens()}};
+}
+
+Json DecisionJson(const v1::RouteResponse& r) {
   Json candidates = Json::array();
   for (const v1::CandidateCost* c : CheapestFirst(r)) candidates.push_back(CandidateJson(*c));
   Json json = {{"request_id", r.request_id()},
@@ -211,7 +252,27 @@ std::string RouteJson(const v1::RouteResponse& r) {
                {"best_overlap_blocks", r.best_overlap_blocks()}};
   if (r.has_best_overlap_target())
     json["best_overlap_target"] = TargetJson(r.best_overlap_target());
+  json["best_available_overlap_blocks"] = r.best_available_overlap_blocks();
+  if (r.has_best_available_overlap_target())
+    json["best_available_overlap_target"] = TargetJson(r.best_available_overlap_target());
+  json["regret_blocks"] = r.regret_blocks();
+  json["draw"] = r.draw();
+  json["weights"] = WeightsJson(r.weights());
+  json["filtered"] = FilterCountsJson(r.filtered());
+  json["filtered_targets"] = FilteredJson(r);
+  if (r.has_omitted()) json["omitted"] = OmittedJson(r.omitted());
   json["candidates"] = std::move(candidates);
+  return json;
+}
+
+}  // namespace
+
+std::string RouteJson(const v1::RouteResponse& r) { return DecisionJson(r).dump(2) + "\n"; }
+
+std::string ExplainJson(const v1::ExplainResponse& response) {
+  const Json json = {{"age_seconds", response.age_seconds()},
+                     {"live", response.live()},
+                     {"decision", DecisionJson(response.decision())}};
   return json.dump(2) + "\n";
 }
 

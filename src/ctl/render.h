@@ -14,6 +14,7 @@ std::string WorkersText(const v1::ListResponse& response);
 std::string WorkersJson(const v1::ListResponse& response);
 std::string RouteText(const v1::RouteResponse& response);
 std::string RouteJson(const v1::RouteResponse& response);
+std::string ExplainJson(const v1::ExplainResponse& response);
 std::string LoadsText(const v1::LoadsResponse& response);
 std::string LoadsJson(const v1::LoadsResponse& response);
 

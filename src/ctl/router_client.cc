@@ -117,6 +117,12 @@ absl::StatusOr<v1::RouteResponse> RouterClient::Route(const v1::RouteRequest& re
   return impl_->Call(&impl_->router, &v1::Router::Stub::Route, request);
 }
 
+absl::StatusOr<v1::ExplainResponse> RouterClient::Explain(const std::string& request_id) {
+  v1::ExplainRequest request;
+  request.set_request_id(request_id);
+  return impl_->Call(&impl_->router, &v1::Router::Stub::Explain, request);
+}
+
 absl::StatusOr<v1::FreeResponse> RouterClient::Free(const std::string& request_id) {
   v1::FreeRequest request;
   request.set_request_id(request_id);

@@ -22,6 +22,7 @@ class RouterClient {
 
   absl::StatusOr<v1::ListResponse> ListWorkers();
   absl::StatusOr<v1::RouteResponse> Route(const v1::RouteRequest& request);
+  absl::StatusOr<v1::ExplainResponse> Explain(const std::string& request_id);
   absl::StatusOr<v1::FreeResponse> Free(const std::string& request_id);
   absl::StatusOr<v1::LoadsResponse> Loads();
 

@@ -245,6 +245,12 @@ void AddLimits(std::vector<Option>* table) {
   t.push_back(Whole("max-request-id-bytes", "KVROUTER_MAX_REQUEST_ID_BYTES",
                     FIELD(service.max_request_id_bytes), 1, 65536,
                     "Longest request id, in bytes."));
+  t.push_back(Whole("decision-ring-entries", "KVROUTER_DECISION_RING_ENTRIES",
+                    FIELD(service.decision_ring_entries), 0, 1'000'000,
+                    "Recent decisions kept for Explain and kvrouterctl explain; 0: none."));
+  t.push_back(Whole("decision-ring-bytes", "KVROUTER_DECISION_RING_BYTES",
+                    FIELD(service.decision_ring_bytes), 0, uint64_t{1} << 40,
+                    "Memory of those decisions together, estimated, in bytes."));
 }
 
 void AddFeeds(std::vector<Option>* table) {

@@ -15,6 +15,9 @@ struct ServiceConfig {
   uint64_t max_prompt_tokens = 16'777'216;
   // Longest request id, bytes.
   uint32_t max_request_id_bytes = 256;
+  // Recent decisions kept for Explain: how many (0: none), and how many bytes together.
+  uint32_t decision_ring_entries = 4096;
+  uint64_t decision_ring_bytes = 64ull << 20;
 };
 
 // Fixed limits of the other fields: generous against real use, small against a caller that means

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "kvrouter/error.h"
+#include "service/decision_ring.h"
 #include "service/request_table.h"
 #include "service/waiting_requests.h"
 
@@ -44,12 +45,13 @@ absl::Status FreedFirst(std::string_view request_id) {
                    fmt::format("request_id \"{}\" was freed before it was decided", request_id));
 }
 
-// The decision as kept for duplicates: candidates are the bulk of it.
-RouteDecision WithoutCandidates(RouteDecision* decision) {
-  std::vector<CandidateCost> candidates = std::move(decision->candidates);
-  decision->candidates.clear();
+// The decision as kept for duplicates: without its lists, which are the bulk of it.
+RouteDecision WithoutLists(RouteDecision* decision) {
+  std::vector<CandidateCost> candidates = std::exchange(decision->candidates, {});
+  std::vector<FilteredTarget> filtered = std::exchange(decision->filtered_targets, {});
   RouteDecision copy = *decision;
   decision->candidates = std::move(candidates);
+  decision->filtered_targets = std::move(filtered);
   return copy;
 }
 
@@ -63,12 +65,17 @@ struct RoutingService::Impl {
   IdSource ids;
   RequestTable table;
   WaitingRequests waiting;
+  DecisionRing recent;
   std::atomic<bool> stopped{false};
 
   std::atomic<uint64_t> started{0}, finished{0}, advice{0}, expired{0}, duplicates{0},
       unknown_frees{0};
 
-  Impl(ServiceConfig c, Router* r, const Clock* k) : config(c), router(r), clock(k) {}
+  Impl(ServiceConfig c, Router* r, const Clock* k)
+      : config(c),
+        router(r),
+        clock(k),
+        recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
 
   // OK: the id is reserved for the caller.
   absl::Status Reserve(const std::string& request_id);
@@ -119,11 +126,12 @@ absl::StatusOr<RouteDecision> RoutingService::Impl::Settle(const std::string& re
   }
   const BookingId booking = decision->booking;
   Add(&started, 1);
-  if (!table.Confirm(request_id, WithoutCandidates(&*decision))) {
+  if (!table.Confirm(request_id, WithoutLists(&*decision))) {
     router->Finish(booking, clock->Now());
     Add(&finished, 1);
     return FreedFirst(request_id);
   }
+  recent.Record(request_id, *decision, clock->Now());
   return decision;
 }
 
@@ -264,6 +272,16 @@ std::optional<RouteDecision> RoutingService::FindDecision(std::string_view reque
   return impl_->table.FindDecision(request_id);
 }
 
+std::optional<Explanation> RoutingService::Explain(std::string_view request_id) const {
+  const auto recorded = impl_->recent.Find(request_id);
+  if (!recorded) return std::nullopt;
+  const BookingId booking = recorded->decision.booking;
+  return Explanation{
+      .decision = recorded->decision,
+      .age = impl_->clock->Now() - recorded->decided_at,
+      .live = impl_->table.FindBooking(request_id) == booking && impl_->router->IsLive(booking)};
+}
+
 void RoutingService::Tick() {
   Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
   // Finds the records of what has just expired and of what left with its worker. One look-up per
@@ -282,12 +300,16 @@ ServiceCounters RoutingService::Counters() const {
   const auto load = [](const std::atomic<uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);
   };
+  const DecisionRing::Figures recent = impl_->recent.Read();
   return {.requests_started = load(impl_->started),
           .requests_finished = load(impl_->finished),
           .advice = load(impl_->advice),
           .bookings_expired = load(impl_->expired),
           .duplicate_requests = load(impl_->duplicates),
-          .unknown_frees = load(impl_->unknown_frees)};
+          .unknown_frees = load(impl_->unknown_frees),
+          .decision_ring_entries = recent.entries,
+          .decision_ring_bytes = recent.bytes,
+          .decision_ring_evicted = recent.evicted_total};
 }
 
 }  // namespace kvrouter

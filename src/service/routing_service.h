@@ -2,6 +2,7 @@
 #define KVROUTER_SERVICE_ROUTING_SERVICE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,16 @@ struct ServiceCounters {
   uint64_t bookings_expired = 0;
   uint64_t duplicate_requests = 0;
   uint64_t unknown_frees = 0;
+  uint64_t decision_ring_entries = 0;
+  uint64_t decision_ring_bytes = 0;
+  uint64_t decision_ring_evicted = 0;
+};
+
+// A decision of the past.
+struct Explanation {
+  RouteDecision decision;
+  std::chrono::nanoseconds age{};
+  bool live = false;  // its booking still is
 };
 
 // Lies between the core and the doors: request records by id, idempotency, time. One instance
@@ -75,6 +86,10 @@ class RoutingService {
 
   // The decision of a live booking (without its candidates), for duplicates.
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
+
+  // The last decision booked under this id, with everything behind it, while it is among the recent
+  // ones (ServiceConfig::decision_ring_entries); also after its request has ended.
+  std::optional<Explanation> Explain(std::string_view request_id) const;
 
   // Releases expired bookings and answers what can be answered. The daemon calls it every
   // expiry_check_period.

@@ -118,6 +118,56 @@ void ToProto(const CandidateCost& cost, v1::CandidateCost* message) {
   message->set_active_requests(cost.active_requests);
 }
 
+v1::FilterReason ToProto(FilterReason reason) {
+  switch (reason) {
+    case FilterReason::kNotPinned:
+      return v1::FILTER_REASON_NOT_PINNED;
+    case FilterReason::kNotAllowed:
+      return v1::FILTER_REASON_NOT_ALLOWED;
+    case FilterReason::kExcluded:
+      return v1::FILTER_REASON_EXCLUDED;
+    case FilterReason::kDraining:
+      return v1::FILTER_REASON_DRAINING;
+  }
+  return v1::FILTER_REASON_UNSPECIFIED;
+}
+
+void ToProto(const DecisionWeights& weights, v1::DecisionWeights* message) {
+  message->set_overlap_score_credit(weights.cost.overlap_score_credit);
+  message->set_overlap_score_credit_decay(weights.cost.overlap_score_credit_decay);
+  message->set_prefill_load_scale(weights.cost.prefill_load_scale);
+  message->set_decode_active_request_weight(weights.cost.decode_active_request_weight);
+  message->set_host_cache_hit_weight(weights.cost.host_cache_hit_weight);
+  message->set_disk_cache_hit_weight(weights.cost.disk_cache_hit_weight);
+  message->set_shared_cache_multiplier(weights.cost.shared_cache_multiplier);
+  message->set_track_prefill_tokens(weights.track_prefill_tokens);
+  message->set_assume_kv_reuse(weights.assume_kv_reuse);
+  message->set_least_active_prefill_tokens(weights.least_active_prefill_tokens);
+}
+
+// Who was no candidate, and which candidates are not shown.
+void AbsentToProto(const RouteDecision& decision, v1::RouteResponse* message) {
+  if (decision.omitted.count > 0) {
+    v1::CandidateSummary* omitted = message->mutable_omitted();
+    omitted->set_count(decision.omitted.count);
+    omitted->set_min_cost_blocks(decision.omitted.min_cost_blocks);
+    omitted->set_max_cost_blocks(decision.omitted.max_cost_blocks);
+    omitted->set_mean_cost_blocks(decision.omitted.mean_cost_blocks);
+  }
+  v1::FilterCounts* counts = message->mutable_filtered();
+  counts->set_not_pinned(decision.filtered.not_pinned);
+  counts->set_not_allowed(decision.filtered.not_allowed);
+  counts->set_excluded(decision.filtered.excluded);
+  counts->set_draining(decision.filtered.draining);
+  counts->set_overloaded(decision.filtered.overloaded);
+  for (const FilteredTarget& filtered : decision.filtered_targets) {
+    v1::FilteredTarget* target = message->add_filtered_targets();
+    ToProto(filtered.target, target->mutable_target());
+    target->set_reason(ToProto(filtered.reason));
+    target->set_device_overlap_blocks(filtered.device_overlap_blocks);
+  }
+}
+
 absl::StatusOr<WorkerRole> RoleFromProto(int role) {
   switch (role) {
     case v1::WORKER_ROLE_AGGREGATED:
@@ -220,6 +270,15 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
   if (decision.best_overlap_target) {
     ToProto(*decision.best_overlap_target, message->mutable_best_overlap_target());
   }
+  message->set_best_available_overlap_blocks(decision.best_available_overlap_blocks);
+  if (decision.best_available_overlap_target) {
+    ToProto(*decision.best_available_overlap_target,
+            message->mutable_best_available_overlap_target());
+  }
+  message->set_regret_blocks(decision.regret_blocks);
+  AbsentToProto(decision, message);
+  message->set_draw(decision.draw);
+  ToProto(decision.weights, message->mutable_weights());
 }
 
 absl::Status CheckRequestId(const std::string& request_id) {

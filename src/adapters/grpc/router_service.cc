@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <utility>
 
 #include "adapters/grpc/proto_convert.h"
 #include "adapters/grpc/status_convert.h"
+#include "base/status_macros.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -97,6 +99,32 @@ absl::Status FoundOrError(LifecycleResult result, const std::string& request_id)
                                std::string_view(request_id).substr(0, 256)));
 }
 
+absl::Status ExplainPast(const RoutingService& routing, const std::string& request_id,
+                         v1::ExplainResponse* response) {
+  KVR_RETURN_IF_ERROR(CheckRequestId(request_id));
+  const auto explanation = routing.Explain(request_id);
+  if (!explanation) {
+    return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
+                     fmt::format("no recent decision is kept under request_id \"{}\"",
+                                 std::string_view(request_id).substr(0, 256)));
+  }
+  ToProto(request_id, explanation->decision, response->mutable_decision());
+  response->set_age_seconds(std::chrono::duration<double>(explanation->age).count());
+  response->set_live(explanation->live);
+  return absl::OkStatus();
+}
+
+absl::Status ExplainNow(RoutingService* routing, const v1::RouteRequest& request,
+                        v1::ExplainResponse* response) {
+  KVR_ASSIGN_OR_RETURN(RouteInput input, FromProto(request));
+  input.request.book = false;
+  std::string request_id;
+  KVR_ASSIGN_OR_RETURN(const RouteDecision decision,
+                       routing->Route(std::move(input.request), &request_id));
+  ToProto(request_id, decision, response->mutable_decision());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* context,
@@ -151,6 +179,22 @@ grpc::ServerUnaryReactor* RouterGrpcService::Free(grpc::CallbackServerContext* c
     response->set_released(routing_->Free(request->request_id()) == LifecycleResult::kDone);
   }
   return FinishNow(context, status);
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::Explain(grpc::CallbackServerContext* context,
+                                                     const v1::ExplainRequest* request,
+                                                     v1::ExplainResponse* response) {
+  switch (request->what_case()) {
+    case v1::ExplainRequest::kRequestId:
+      return FinishNow(context, ExplainPast(*routing_, request->request_id(), response));
+    case v1::ExplainRequest::kRequest:
+      return FinishNow(context, ExplainNow(routing_, request->request(), response));
+    case v1::ExplainRequest::WHAT_NOT_SET:
+      break;
+  }
+  return FinishNow(context,
+                   MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,
+                             "nothing to explain: give request_id or request"));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::Loads(grpc::CallbackServerContext* context,

@@ -29,6 +29,9 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   grpc::ServerUnaryReactor* Free(grpc::CallbackServerContext* context,
                                  const v1::FreeRequest* request,
                                  v1::FreeResponse* response) override;
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context,
+                                    const v1::ExplainRequest* request,
+                                    v1::ExplainResponse* response) override;
   grpc::ServerUnaryReactor* Loads(grpc::CallbackServerContext* context,
                                   const v1::LoadsRequest* request,
                                   v1::LoadsResponse* response) override;

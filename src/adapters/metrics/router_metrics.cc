@@ -23,6 +23,17 @@ std::vector<double> HitRateBuckets() {
   return bounds;
 }
 
+// Parity: buckets 0.25 x 2^k of Dynamo's overlap_blocks_lost.
+std::vector<double> BlocksLostBuckets() {
+  std::vector<double> bounds;
+  for (int k = 0; k < 16; ++k) bounds.push_back(0.25 * static_cast<double>(1 << k));
+  return bounds;
+}
+
+// Values of worker_type.
+constexpr std::array<WorkerRole, 2> kTypedRoles = {WorkerRole::kPrefill, WorkerRole::kDecode};
+size_t TypeIndex(WorkerRole role) { return role == WorkerRole::kPrefill ? 0 : 1; }
+
 constexpr std::array<const char*, 3> kEventKinds = {"stored", "removed", "cleared"};
 
 const char* ApplyStatusLabel(ApplyStatus status) {
@@ -91,6 +102,7 @@ struct RouterMetrics::Impl {
   }
 
   void AddHits(MetricFamilies* out) const;
+  void AddRegret(MetricFamilies* out) const;
   void AddRequests(MetricFamilies* out) const;
   void AddEvents(MetricFamilies* out) const;
   void AddWorkers(MetricFamilies* out, const std::vector<PartitionSnapshot>& partitions) const;
@@ -118,6 +130,11 @@ struct RouterMetrics::Impl {
   prometheus::Counter overlap_tokens;
   prometheus::Counter isl_tokens;
   prometheus::Counter expected_engine_hit_tokens;
+  prometheus::Counter best_overlap_tokens;
+  prometheus::Counter regret_blocks;
+  std::array<prometheus::Counter, 2> non_max_selections;  // by TypeIndex
+  std::array<prometheus::Histogram, 2> blocks_lost{prometheus::Histogram{BlocksLostBuckets()},
+                                                   prometheus::Histogram{BlocksLostBuckets()}};
   prometheus::Counter advice;
   std::array<prometheus::Counter, kDecisionReasonCount> decisions;
 };
@@ -143,6 +160,13 @@ void RouterMetrics::OnDecision(const RouteRequest& /*request*/, const RouteDecis
   impl_->isl_tokens.Increment(static_cast<double>(decision.isl_tokens));
   impl_->expected_engine_hit_tokens.Increment(
       static_cast<double>(decision.expected_engine_hit_tokens));
+  impl_->best_overlap_tokens.Increment(decision.best_available_overlap_blocks *
+                                       decision.block_size_tokens);
+  if (decision.regret_blocks <= 0) return;
+  impl_->regret_blocks.Increment(decision.regret_blocks);
+  const size_t type = TypeIndex(decision.role);
+  impl_->non_max_selections[type].Increment();
+  impl_->blocks_lost[type].Observe(decision.regret_blocks);
 }
 
 std::string RouterMetrics::Text() const {
@@ -150,6 +174,7 @@ std::string RouterMetrics::Text() const {
   if (impl_->sources.router != nullptr) partitions = impl_->sources.router->Snapshot();
   MetricFamilies out;
   impl_->AddHits(&out);
+  impl_->AddRegret(&out);
   impl_->AddRequests(&out);
   impl_->AddEvents(&out);
   impl_->AddWorkers(&out, partitions);
@@ -193,6 +218,35 @@ void RouterMetrics::Impl::AddHits(MetricFamilies* out) const {
   out->Add(expected_engine_hit_tokens.Value());
 }
 
+void RouterMetrics::Impl::AddRegret(MetricFamilies* out) const {
+  const auto router_labels_and = [this](WorkerRole role) {
+    MetricLabels labels = router_labels;
+    labels.push_back({"worker_type", Str(WorkerTypeLabel(role))});
+    return labels;
+  };
+  out->Counter("kvrouter_best_overlap_tokens_total",
+               "Prompt tokens of booked requests cached on the eligible worker that holds most of "
+               "them; in tokens. Beside kvrouter_overlap_tokens_total: what routing gave up for "
+               "the sake of load; beside kvrouter_isl_tokens_total: how warm the caches are.");
+  out->Add(best_overlap_tokens.Value());
+  out->Counter("kvrouter_regret_blocks_total",
+               "Overlap of the best eligible worker minus that of the chosen one, over booked "
+               "requests, tier-weighted; in blocks.");
+  out->Add(regret_blocks.Value());
+  out->Counter("dynamo_component_router_non_max_overlap_selections_total",
+               "Booked requests whose worker holds less of the prompt than another eligible one; "
+               "equal overlap and pins do not count. By type of the chosen worker.");
+  for (const WorkerRole role : kTypedRoles) {
+    out->Add(non_max_selections[TypeIndex(role)].Value(), router_labels_and(role));
+  }
+  out->Histogram("dynamo_component_router_overlap_blocks_lost",
+                 "Overlap given up by each request that non_max_overlap_selections_total counts; "
+                 "in blocks.");
+  for (const WorkerRole role : kTypedRoles) {
+    out->AddHistogram(blocks_lost[TypeIndex(role)].Collect(), router_labels_and(role));
+  }
+}
+
 void RouterMetrics::Impl::AddRequests(MetricFamilies* out) const {
   const ServiceCounters counters =
       sources.service != nullptr ? sources.service->Counters() : ServiceCounters{};
@@ -219,6 +273,15 @@ void RouterMetrics::Impl::AddRequests(MetricFamilies* out) const {
   out->Counter("kvrouter_unknown_frees_total",
                "Frees of an id that was not live: never booked, already freed, or expired.");
   out->Add(counters.unknown_frees);
+  out->Gauge("kvrouter_decision_ring_entries", "Recent decisions kept for Explain.");
+  out->Add(counters.decision_ring_entries);
+  out->Gauge("kvrouter_decision_ring_bytes",
+             "Estimated memory of the recent decisions kept for Explain; in bytes.");
+  out->Add(counters.decision_ring_bytes);
+  out->Counter("kvrouter_decision_ring_evicted_total",
+               "Decisions that left the recent ones because a bound was reached; in steady traffic "
+               "this moves with every request.");
+  out->Add(counters.decision_ring_evicted);
 }
 
 void RouterMetrics::Impl::AddEvents(MetricFamilies* out) const {

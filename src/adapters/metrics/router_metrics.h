@@ -33,7 +33,8 @@ struct HttpFigures {
 //
 // The hit rule, one for histogram and counters so that they cannot drift apart: a decision that
 // booked, with isl_blocks > 0, adds its effective overlap (fractions kept) and its isl_blocks to
-// the counters and observes their ratio once.
+// the counters and observes their ratio once. The best overlap that was available and what the choice
+// gave up of it (regret) follow the same rule, so that they can be set beside the overlap.
 //
 // Two kinds: counters and histograms that OnDecision moves (handles resolved once, at
 // construction), and families that are read from the sources below at each scrape, so that no

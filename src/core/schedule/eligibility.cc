@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -71,6 +72,24 @@ bool EligibilityFilter::IsAllowed(WorkerId worker) const {
 bool EligibilityFilter::IsExcluded(Target target) const {
   return std::binary_search(excluded_targets_.begin(), excluded_targets_.end(), target) ||
          std::binary_search(excluded_workers_.begin(), excluded_workers_.end(), target.worker);
+}
+
+FilterReason ReasonOf(EligibilityFilter::Verdict verdict) {
+  using Verdict = EligibilityFilter::Verdict;
+  switch (verdict) {
+    case Verdict::kNotPinned:
+      return FilterReason::kNotPinned;
+    case Verdict::kNotAllowed:
+      return FilterReason::kNotAllowed;
+    case Verdict::kExcluded:
+      return FilterReason::kExcluded;
+    case Verdict::kDraining:
+      return FilterReason::kDraining;
+    case Verdict::kEligible:
+      break;
+  }
+  KVR_CHECK(false, "an eligible target has no filter reason");
+  return FilterReason::kNotAllowed;
 }
 
 void CountVerdict(EligibilityFilter::Verdict verdict, FilterCounts* counts) {

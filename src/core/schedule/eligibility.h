@@ -45,6 +45,9 @@ class EligibilityFilter {
   std::vector<Target> excluded_targets_;          // sorted
 };
 
+// The verdict as an explanation states it. REQUIRES: verdict is not kEligible.
+FilterReason ReasonOf(EligibilityFilter::Verdict verdict);
+
 // Adds a verdict to the counts; kEligible adds nothing.
 void CountVerdict(EligibilityFilter::Verdict verdict, FilterCounts* counts);
 

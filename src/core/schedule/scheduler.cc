@@ -93,6 +93,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
                                   Placement* placement) const {
   table->inputs.clear();
   table->slots.clear();
+  table->filtered.clear();
   auto overlap = request.overlaps.begin();
   for (const Row& row : rows_) {
     // Both lists ascend; the index may know targets that have just left and not yet know new ones.
@@ -105,7 +106,14 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     }
     const auto verdict = request.filter->Judge(row.target, row.draining);
     CountVerdict(verdict, &placement->filtered);
-    if (verdict != EligibilityFilter::Verdict::kEligible) continue;
+    if (verdict != EligibilityFilter::Verdict::kEligible) {
+      if (request.list_filtered && table->filtered.size() < kMaxFilteredTargets) {
+        table->filtered.push_back({.target = row.target,
+                                   .reason = ReasonOf(verdict),
+                                   .device_overlap_blocks = device_blocks});
+      }
+      continue;
+    }
     table->inputs.push_back(
         {.target = row.target,
          .device_overlap_blocks = request.stated_overlap_blocks.value_or(device_blocks)});
@@ -136,8 +144,15 @@ void Scheduler::ReadLoads(const ScheduleRequest& request, CandidateTable* table)
                     .least_active_prefill_tokens = least_prefill_tokens,
                     .decode_pool = request.decode_pool};
   table->costs.clear();
+  table->best_overlap_index = 0;
+  table->best_overlap_blocks = 0;
   for (const CandidateInput& input : table->inputs) {
-    table->costs.push_back(ScoreCandidate(input, table->context).cost_blocks);
+    const CandidateCost score = ScoreCandidate(input, table->context);
+    if (score.effective_overlap_blocks > table->best_overlap_blocks) {
+      table->best_overlap_index = table->costs.size();
+      table->best_overlap_blocks = score.effective_overlap_blocks;
+    }
+    table->costs.push_back(score.cost_blocks);
   }
 }
 

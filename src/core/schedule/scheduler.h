@@ -33,6 +33,7 @@ struct ScheduleRequest {
   uint32_t block_size_tokens = 1;
   bool decode_pool = false;
   bool book = true;
+  bool list_filtered = false;  // fill CandidateTable::filtered
   std::optional<uint64_t> expected_output_tokens = {};
   // Replaces what `overlaps` says of the candidates; for a caller that names the target and knows.
   std::optional<double> stated_overlap_blocks = {};
@@ -44,6 +45,9 @@ struct CandidateTable {
   std::vector<CandidateInput> inputs;  // ascending target
   std::vector<double> costs;           // of inputs[i]
   ScoreContext context;
+  size_t best_overlap_index = 0;  // of the candidate with the most effective overlap
+  double best_overlap_blocks = 0;
+  std::vector<FilteredTarget> filtered;  // at most kMaxFilteredTargets, ascending target
 
   // Below, of use to the scheduler only.
   std::vector<TargetSlot> slots;      // of inputs[i]

@@ -111,6 +111,26 @@ class RouterTest(Case):
         del first.candidates[:]
         self.assertEqual(first, detail_of(error).original_decision)
 
+    def test_explain_by_id_and_for_a_request_now(self):
+        for worker_id in (1, 2, BIG_ID):
+            self.register(worker_id)
+        routed = self.route('r', excluded=[common_pb2.TargetSelector(worker_id=2)])
+        past = self.router.Explain(router_pb2.ExplainRequest(request_id='r'), timeout=10)
+        self.assertEqual(routed, past.decision)
+        self.assertTrue(past.live)
+        self.assertEqual([(2, router_pb2.FILTER_REASON_EXCLUDED)], [(f.target.worker_id, f.reason) for f in past.decision.filtered_targets])
+        self.router.Free(router_pb2.FreeRequest(request_id='r'), timeout=10)
+        self.assertFalse(self.router.Explain(router_pb2.ExplainRequest(request_id='r'), timeout=10).live)
+        asked = router_pb2.RouteRequest(request_id='asked')
+        asked.token_ids.ids.extend(range(64))
+        advice = self.router.Explain(router_pb2.ExplainRequest(request=asked), timeout=10).decision
+        self.assertFalse(advice.booked)
+        self.assertEqual(3, len(advice.candidates))
+        self.assert_fails(grpc.StatusCode.NOT_FOUND, 'ERROR_REASON_UNKNOWN_REQUEST', '"asked"', self.router.Explain,
+                          router_pb2.ExplainRequest(request_id='asked'), timeout=10)
+        self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'request_id or request', self.router.Explain,
+                          router_pb2.ExplainRequest(), timeout=10)
+
     def test_hashes_and_tokens_are_measured_alike(self):
         self.register(1)
         answer = self.route('h', hashes=router_pb2.PromptHashes(local_block_hashes=[2**64 - 1, 5], isl_tokens=40))
@@ -273,6 +293,17 @@ class CtlTest(Case):
         self.assertIn('default / default: block size 16, 1 bookings', self.ctl('loads'))
         self.assertEqual('released\n', self.ctl('free', 'r'))
         self.assertIn('no live booking under request id "r"', self.ctl('free', 'r', code=1))
+
+    def test_explain(self):
+        self.register(BIG_ID)
+        self.ctl('route', '--tokens', '0-63', '--request-id', 'r')
+        text = self.ctl('explain', 'r')
+        self.assertIn(f'Request r went to worker {BIG_ID} rank 0', text)
+        self.assertIn('it was the only candidate', text)
+        self.assertIn('its booking is live', text)
+        self.assertIn('Nobody was filtered out.', text)
+        self.assertEqual(BIG_ID, json.loads(self.ctl('explain', 'r', '--json'))['decision']['target']['worker_id'])
+        self.assertIn('no recent decision is kept under request_id "x"', self.ctl('explain', 'x', code=1))
 
     def test_tokens_from_a_file(self):
         self.register(1)

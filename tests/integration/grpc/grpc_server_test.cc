@@ -431,5 +431,54 @@ TEST_F(GrpcServerTest, WorkerIdsAreExact) {
   EXPECT_EQ(response.target().worker_id(), kBigId);
 }
 
+TEST_F(GrpcServerTest, ExplainTellsWhyOfAPastDecisionAndOfAdviceNow) {
+  RegisterWorkers(3);
+  v1::RouteRequest request = ARequest("r");
+  request.add_excluded()->set_worker_id(2);
+  v1::RouteResponse routed;
+  ASSERT_TRUE(Route(request, &routed).ok());
+  v1::ExplainRequest by_id;
+  by_id.set_request_id("r");
+  v1::ExplainResponse past;
+  ASSERT_TRUE(router_stub_->Explain(Context().get(), by_id, &past).ok());
+  EXPECT_EQ(past.decision().SerializeAsString(), routed.SerializeAsString())
+      << "the answer of Route and its explanation are one structure";
+  EXPECT_TRUE(past.live());
+  EXPECT_GE(past.age_seconds(), 0);
+  ASSERT_EQ(past.decision().candidates_size(), 2);
+  ASSERT_EQ(past.decision().filtered_targets_size(), 1);
+  EXPECT_EQ(past.decision().filtered_targets(0).target().worker_id(), 2u);
+  EXPECT_EQ(past.decision().filtered_targets(0).reason(), v1::FILTER_REASON_EXCLUDED);
+  EXPECT_EQ(past.decision().filtered().excluded(), 1u);
+  EXPECT_EQ(past.decision().weights().overlap_score_credit(), 1);
+
+  ASSERT_TRUE(Free("r"));
+  v1::ExplainRequest now;
+  *now.mutable_request() = ARequest("asked");
+  v1::ExplainResponse advice;
+  ASSERT_TRUE(router_stub_->Explain(Context().get(), now, &advice).ok());
+  EXPECT_FALSE(advice.decision().booked());
+  EXPECT_EQ(advice.decision().request_id(), "asked");
+  EXPECT_EQ(advice.decision().candidates_size(), 3);
+  ExpectNoLoad();
+}
+
+TEST_F(GrpcServerTest, ExplainKnowsNothingOfIdsItNeverSawAndWantsOneOrTheOther) {
+  RegisterWorkers(1);
+  v1::ExplainRequest request;
+  v1::ExplainResponse response;
+  EXPECT_EQ(router_stub_->Explain(Context().get(), request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_request_id("");
+  EXPECT_EQ(router_stub_->Explain(Context().get(), request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_request_id("never");
+  EXPECT_EQ(router_stub_->Explain(Context().get(), request, &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  request.mutable_request()->set_request_id("no prompt");
+  EXPECT_EQ(router_stub_->Explain(Context().get(), request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 }  // namespace
 }  // namespace kvrouter

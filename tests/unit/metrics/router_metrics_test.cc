@@ -120,6 +120,33 @@ TEST(RouterMetricsTest, TierWeightedOverlapKeepsItsFraction) {
   EXPECT_EQ(scrape.Value("kvrouter_overlap_tokens_total"), 44);
 }
 
+TEST(RouterMetricsTest, RegretIsCountedWhereAnotherEligibleWorkerHeldMore) {
+  RouterMetrics metrics({});
+  RouteDecision best = Booked(10, 6);
+  best.best_available_overlap_blocks = 6;
+  RouteDecision worse = Booked(10, 2);
+  worse.best_available_overlap_blocks = 6;
+  worse.regret_blocks = 4;
+  RouteDecision prefill = worse;
+  prefill.role = WorkerRole::kPrefill;
+  RouteDecision advice = worse;
+  advice.booked = false;
+  for (const RouteDecision& decision : {best, worse, prefill, advice})
+    metrics.OnDecision({}, decision);
+  const Scrape scrape(metrics);
+  EXPECT_EQ(scrape.Value("kvrouter_best_overlap_tokens_total"), 3 * 6 * 16);
+  EXPECT_EQ(scrape.Value("kvrouter_overlap_tokens_total"), (6 + 2 + 2) * 16);
+  EXPECT_EQ(scrape.Value("kvrouter_regret_blocks_total"), 8);
+  for (const char* type : {"worker_type=\"decode\"", "worker_type=\"prefill\""}) {
+    const std::string lost = "dynamo_component_router_overlap_blocks_lost";
+    EXPECT_EQ(scrape.Value("dynamo_component_router_non_max_overlap_selections_total", {type}), 1);
+    EXPECT_EQ(scrape.Value(lost + "_sum", {type}), 4);
+    EXPECT_EQ(scrape.Value(lost + "_bucket", {type, "le=\"2\""}), 0);
+    EXPECT_EQ(scrape.Value(lost + "_bucket", {type, "le=\"4\""}), 1);
+    EXPECT_EQ(scrape.Value(lost + "_bucket", {type, "le=\"8192\""}), 1) << "the last bound";
+  }
+}
+
 TEST(RouterMetricsTest, HitRateHasDynamosTwentyOneBuckets) {
   RouterMetrics metrics({});
   metrics.OnDecision({}, Booked(20, 0));
@@ -175,6 +202,13 @@ TEST(RouterMetricsTest, EveryFamilyIsThereBeforeTheFirstRequest) {
       {"kvrouter_overlap_tokens_total", "counter"},
       {"kvrouter_isl_tokens_total", "counter"},
       {"kvrouter_expected_engine_hit_tokens_total", "counter"},
+      {"kvrouter_best_overlap_tokens_total", "counter"},
+      {"kvrouter_regret_blocks_total", "counter"},
+      {"dynamo_component_router_non_max_overlap_selections_total", "counter"},
+      {"dynamo_component_router_overlap_blocks_lost", "histogram"},
+      {"kvrouter_decision_ring_entries", "gauge"},
+      {"kvrouter_decision_ring_bytes", "gauge"},
+      {"kvrouter_decision_ring_evicted_total", "counter"},
       {"kvrouter_decisions_total", "counter"},
       {"kvrouter_advice_total", "counter"},
       {"kvrouter_bookings", "gauge"},

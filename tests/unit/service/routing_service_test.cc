@@ -318,5 +318,34 @@ TEST(RoutingServiceTest, NothingLeaksWhenWorkersLeaveInTheMidstOfCalls) {
   EXPECT_EQ(counters.requests_started, counters.requests_finished);
 }
 
+TEST(RoutingServiceTest, ExplainGivesTheWholeDecisionAlsoAfterItsEnd) {
+  Fleet fleet(2);
+  const auto decision = fleet.service.Route(fleet.ARequest("a"));
+  ASSERT_TRUE(decision.ok());
+  fleet.clock.Advance(std::chrono::seconds(3));
+  auto explanation = fleet.service.Explain("a");
+  ASSERT_TRUE(explanation.has_value());
+  EXPECT_EQ(explanation->decision.target, decision->target);
+  EXPECT_EQ(explanation->decision.candidates.size(), 2u);
+  EXPECT_EQ(explanation->age, std::chrono::seconds(3));
+  EXPECT_TRUE(explanation->live);
+  fleet.service.Free("a");
+  explanation = fleet.service.Explain("a");
+  ASSERT_TRUE(explanation.has_value());
+  EXPECT_FALSE(explanation->live);
+  EXPECT_EQ(fleet.service.Counters().decision_ring_entries, 1u);
+}
+
+TEST(RoutingServiceTest, ExplainKnowsBookingsOnlyAndNotForEver) {
+  Fleet fleet(1, {}, {.decision_ring_entries = 2});
+  ASSERT_TRUE(fleet.service.Route(fleet.AnAdvice()).ok());
+  EXPECT_EQ(fleet.service.Counters().decision_ring_entries, 0u);
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(fleet.service.Route(fleet.ARequest(id)).ok());
+  EXPECT_FALSE(fleet.service.Explain("a").has_value());
+  EXPECT_TRUE(fleet.service.Explain("c").has_value());
+  EXPECT_FALSE(fleet.service.Explain("never").has_value());
+  EXPECT_EQ(fleet.service.Counters().decision_ring_evicted, 1u);
+}
+
 }  // namespace
 }  // namespace kvrouter
