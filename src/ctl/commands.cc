@@ -56,7 +56,66 @@ absl::StatusOr<v1::RouteRequest> ToMessage(const RouteOptions& options) {
   return request;
 }
 
+absl::StatusOr<v1::WorkerSpec> ToMessage(const RegisterOptions& options) {
+  if (options.replay.size() > options.events.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} --replay but {} --events: a replay needs its live endpoint",
+                    options.replay.size(), options.events.size()));
+  }
+  v1::WorkerSpec worker;
+  worker.set_worker_id(options.worker_id);
+  worker.set_address(options.address);
+  worker.set_block_size_tokens(options.block_size_tokens);
+  worker.set_model_name(options.model_name);
+  worker.set_routing_group(options.routing_group);
+  worker.set_dp_size(options.dp_size);
+  for (uint32_t rank = 0; rank < options.events.size(); ++rank) {
+    v1::EventEndpoints& endpoints = (*worker.mutable_events())[rank];
+    endpoints.set_live(options.events[rank]);
+    if (rank < options.replay.size()) endpoints.set_replay(options.replay[rank]);
+  }
+  return worker;
+}
+
+std::string OneWorkerJson(const v1::Worker& worker) {
+  v1::ListResponse list;
+  *list.add_workers() = worker;
+  return WorkersJson(list);
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> RegisterWorker(const Connection& connection,
+                                           const RegisterOptions& options) {
+  KVR_ASSIGN_OR_RETURN(const v1::WorkerSpec message, ToMessage(options));
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::Worker worker, client.Register(message));
+  if (connection.json) return OneWorkerJson(worker);
+  return fmt::format("registered worker {}, incarnation {}\n", worker.spec().worker_id(),
+                     worker.spec().incarnation());
+}
+
+absl::StatusOr<std::string> DrainWorker(const Connection& connection, uint64_t worker_id) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::Worker worker, client.Drain(worker_id));
+  if (connection.json) return OneWorkerJson(worker);
+  return fmt::format("worker {} is draining: no new requests, running ones keep their bookings\n",
+                     worker_id);
+}
+
+absl::StatusOr<std::string> RemoveWorker(const Connection& connection, uint64_t worker_id) {
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_RETURN_IF_ERROR(client.Remove(worker_id));
+  if (connection.json) return fmt::format("{{\"removed\": {}}}\n", worker_id);
+  return fmt::format("removed worker {}\n", worker_id);
+}
+
+absl::StatusOr<std::string> ShowOverlap(const Connection& connection, const RouteOptions& options) {
+  KVR_ASSIGN_OR_RETURN(const v1::RouteRequest request, ToMessage(options));
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(const v1::OverlapScoresResponse response, client.OverlapScores(request));
+  return connection.json ? OverlapJson(response) : OverlapText(response);
+}
 
 absl::StatusOr<std::string> ShowWorkers(const Connection& connection) {
   RouterClient client(connection.grpc, connection.timeout);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -30,11 +31,28 @@ struct RouteOptions {
   bool advise = false;
 };
 
+struct RegisterOptions {
+  uint64_t worker_id = 0;
+  std::string address;
+  uint32_t block_size_tokens = 0;
+  std::string model_name;
+  std::string routing_group;
+  uint32_t dp_size = 1;
+  std::vector<std::string> events;  // by rank, from 0
+  std::vector<std::string> replay;  // of the same rank as events
+};
+
 // Each command returns what goes to standard output.
 absl::StatusOr<std::string> ShowWorkers(const Connection& connection);
 absl::StatusOr<std::string> RouteOnce(const Connection& connection, const RouteOptions& options);
 absl::StatusOr<std::string> FreeRequest(const Connection& connection,
                                         const std::string& request_id);
+absl::StatusOr<std::string> RegisterWorker(const Connection& connection,
+                                           const RegisterOptions& options);
+absl::StatusOr<std::string> DrainWorker(const Connection& connection, uint64_t worker_id);
+absl::StatusOr<std::string> RemoveWorker(const Connection& connection, uint64_t worker_id);
+// How much of a prompt each target holds.
+absl::StatusOr<std::string> ShowOverlap(const Connection& connection, const RouteOptions& options);
 // Why the request went where it went.
 absl::StatusOr<std::string> ExplainRequest(const Connection& connection,
                                            const std::string& request_id);

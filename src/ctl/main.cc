@@ -9,6 +9,7 @@
 namespace {
 
 using kvrouter::ctl::Connection;
+using kvrouter::ctl::RegisterOptions;
 using kvrouter::ctl::RouteOptions;
 using Command = std::function<absl::StatusOr<std::string>()>;
 
@@ -16,22 +17,27 @@ struct Options {
   Connection connection;
   double timeout_s = 5;
   RouteOptions route;
+  RegisterOptions worker;
   std::string free_id;
   std::string explain_id;
   std::string metrics_prefix;
   Command command;
 };
 
+void DeclarePrompt(CLI::App* app, RouteOptions* r) {
+  app->add_option("--tokens", r->tokens, "1,2,3 | START-END | @FILE | @- (standard input)")
+      ->required();
+  app->add_option("--model", r->model_name, "model name (default: default)");
+  app->add_option("--group", r->routing_group, "routing group (default: default)");
+  app->add_option("--lora", r->lora_name, "LoRA adapter name");
+  app->add_option("--salt", r->cache_salt, "cache salt");
+}
+
 void DeclareRoute(CLI::App* app, Options* options) {
   CLI::App* route =
       app->add_subcommand("route", "ask for a worker and book it; prints every candidate's cost");
   RouteOptions& r = options->route;
-  route->add_option("--tokens", r.tokens, "1,2,3 | START-END | @FILE | @- (standard input)")
-      ->required();
-  route->add_option("--model", r.model_name, "model name (default: default)");
-  route->add_option("--group", r.routing_group, "routing group (default: default)");
-  route->add_option("--lora", r.lora_name, "LoRA adapter name");
-  route->add_option("--salt", r.cache_salt, "cache salt");
+  DeclarePrompt(route, &r);
   route->add_option("--request-id", r.request_id, "name of the booking (default: generated)");
   route->add_option("--pin", r.pin, "WORKER or WORKER/RANK: use exactly this one");
   route->add_option("--expected-output-tokens", r.expected_output_tokens,
@@ -40,6 +46,34 @@ void DeclareRoute(CLI::App* app, Options* options) {
   route->callback([options] {
     options->command = [options] { return RouteOnce(options->connection, options->route); };
   });
+}
+
+void DeclareWorkerCommands(CLI::App* app, Options* options) {
+  CLI::App* add = app->add_subcommand("register", "add a worker or replace its record");
+  RegisterOptions& r = options->worker;
+  add->add_option("ID", r.worker_id, "worker id")->required();
+  add->add_option("--address", r.address, "where callers dispatch, returned to them as is")
+      ->required();
+  add->add_option("--block-size", r.block_size_tokens, "tokens per KV block")->required();
+  add->add_option("--model", r.model_name, "model name (default: default)");
+  add->add_option("--group", r.routing_group, "routing group (default: default)");
+  add->add_option("--dp-size", r.dp_size, "data-parallel ranks, from 0")->capture_default_str();
+  add->add_option("--events", r.events, "ZMQ PUB endpoint of a rank; once per rank, from 0");
+  add->add_option("--replay", r.replay, "ZMQ replay endpoint of a rank, likewise");
+  add->callback([options] {
+    options->command = [options] { return RegisterWorker(options->connection, options->worker); };
+  });
+  const auto with_id = [app, options](const char* name, const char* help, auto call) {
+    CLI::App* command = app->add_subcommand(name, help);
+    command->add_option("ID", options->worker.worker_id, "worker id")->required();
+    command->callback([options, call] {
+      options->command = [options, call] {
+        return call(options->connection, options->worker.worker_id);
+      };
+    });
+  };
+  with_id("drain", "no new requests for a worker; running ones stay", kvrouter::ctl::DrainWorker);
+  with_id("remove", "forget a worker, its blocks and its bookings", kvrouter::ctl::RemoveWorker);
 }
 
 void Declare(CLI::App* app, Options* options) {
@@ -60,7 +94,13 @@ void Declare(CLI::App* app, Options* options) {
   app->add_subcommand("workers", "who is there, and is its event feed live")->callback([options] {
     options->command = [options] { return ShowWorkers(options->connection); };
   });
+  DeclareWorkerCommands(app, options);
   DeclareRoute(app, options);
+  CLI::App* overlap = app->add_subcommand("overlap", "how much of a prompt each worker holds");
+  DeclarePrompt(overlap, &options->route);
+  overlap->callback([options] {
+    options->command = [options] { return ShowOverlap(options->connection, options->route); };
+  });
   CLI::App* free = app->add_subcommand("free", "end a booking");
   free->add_option("ID", options->free_id, "request id")->required();
   free->callback([options] {

@@ -276,6 +276,24 @@ std::string ExplainJson(const v1::ExplainResponse& response) {
   return json.dump(2) + "\n";
 }
 
+std::string OverlapText(const v1::OverlapScoresResponse& response) {
+  if (response.overlaps().empty()) return "no worker holds any of it\n";
+  Table table({"TARGET", "DEVICE_BLOCKS"});
+  for (const v1::TargetOverlap& overlap : response.overlaps()) {
+    table.AddRow({TargetText(overlap.target()), std::to_string(overlap.device_blocks())});
+  }
+  return table.Text();
+}
+
+std::string OverlapJson(const v1::OverlapScoresResponse& response) {
+  Json overlaps = Json::array();
+  for (const v1::TargetOverlap& overlap : response.overlaps()) {
+    overlaps.push_back(
+        {{"target", TargetJson(overlap.target())}, {"device_blocks", overlap.device_blocks()}});
+  }
+  return Json{{"overlaps", std::move(overlaps)}}.dump(2) + "\n";
+}
+
 std::string LoadsText(const v1::LoadsResponse& response) {
   if (response.partitions().empty()) return "no workers\n";
   std::string text;

@@ -14,6 +14,8 @@ std::string WorkersText(const v1::ListResponse& response);
 std::string WorkersJson(const v1::ListResponse& response);
 std::string RouteText(const v1::RouteResponse& response);
 std::string RouteJson(const v1::RouteResponse& response);
+std::string OverlapText(const v1::OverlapScoresResponse& response);
+std::string OverlapJson(const v1::OverlapScoresResponse& response);
 std::string ExplainJson(const v1::ExplainResponse& response);
 std::string LoadsText(const v1::LoadsResponse& response);
 std::string LoadsJson(const v1::LoadsResponse& response);

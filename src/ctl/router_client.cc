@@ -117,6 +117,31 @@ absl::StatusOr<v1::RouteResponse> RouterClient::Route(const v1::RouteRequest& re
   return impl_->Call(&impl_->router, &v1::Router::Stub::Route, request);
 }
 
+absl::StatusOr<v1::Worker> RouterClient::Register(const v1::WorkerSpec& worker) {
+  v1::RegisterRequest request;
+  *request.mutable_worker() = worker;
+  return impl_->Call(&impl_->workers, &v1::Workers::Stub::Register, request);
+}
+
+absl::StatusOr<v1::Worker> RouterClient::Drain(uint64_t worker_id) {
+  v1::DrainRequest request;
+  request.set_worker_id(worker_id);
+  return impl_->Call(&impl_->workers, &v1::Workers::Stub::Drain, request);
+}
+
+absl::Status RouterClient::Remove(uint64_t worker_id) {
+  v1::RemoveRequest request;
+  request.set_worker_id(worker_id);
+  return impl_->Call(&impl_->workers, &v1::Workers::Stub::Remove, request).status();
+}
+
+absl::StatusOr<v1::OverlapScoresResponse> RouterClient::OverlapScores(
+    const v1::RouteRequest& route) {
+  v1::OverlapScoresRequest request;
+  *request.mutable_request() = route;
+  return impl_->Call(&impl_->router, &v1::Router::Stub::OverlapScores, request);
+}
+
 absl::StatusOr<v1::ExplainResponse> RouterClient::Explain(const std::string& request_id) {
   v1::ExplainRequest request;
   request.set_request_id(request_id);

@@ -22,6 +22,10 @@ class RouterClient {
 
   absl::StatusOr<v1::ListResponse> ListWorkers();
   absl::StatusOr<v1::RouteResponse> Route(const v1::RouteRequest& request);
+  absl::StatusOr<v1::Worker> Register(const v1::WorkerSpec& worker);
+  absl::StatusOr<v1::Worker> Drain(uint64_t worker_id);
+  absl::Status Remove(uint64_t worker_id);
+  absl::StatusOr<v1::OverlapScoresResponse> OverlapScores(const v1::RouteRequest& request);
   absl::StatusOr<v1::ExplainResponse> Explain(const std::string& request_id);
   absl::StatusOr<v1::FreeResponse> Free(const std::string& request_id);
   absl::StatusOr<v1::LoadsResponse> Loads();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/status_macros.h"
 #include "kvrouter/error.h"
 #include "service/decision_ring.h"
 #include "service/request_table.h"
@@ -223,6 +224,18 @@ absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
                    "the request would have to wait, which this door does not support");
 }
 
+absl::StatusOr<std::vector<TargetOverlap>> RoutingService::FindOverlap(
+    const RouteRequest& request) const {
+  KVR_RETURN_IF_ERROR(CheckRequest(impl_->config, request));
+  return impl_->router->FindOverlap(request);
+}
+
+absl::StatusOr<std::vector<TargetPotentialLoad>> RoutingService::PotentialLoads(
+    const RouteRequest& request) const {
+  KVR_RETURN_IF_ERROR(CheckRequest(impl_->config, request));
+  return impl_->router->PotentialLoads(request);
+}
+
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
   const LifecycleResult result = impl_->OnBooking(request_id, [this](BookingId booking) {
     return impl_->router->PrefillComplete(booking, impl_->clock->Now());
@@ -266,6 +279,18 @@ LifecycleResult RoutingService::Free(std::string_view request_id) {
   if (!done) Add(&impl_->unknown_frees, 1);
   if (impl_->waiting.Size() > 0) impl_->Pump();
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
+}
+
+LifecycleResult RoutingService::FreeBooking(std::string_view request_id, BookingId booking) {
+  if (!impl_->table.EraseBooking(request_id, booking)) return LifecycleResult::kUnknownRequest;
+  Add(&impl_->finished, 1);
+  const bool done = impl_->router->Finish(booking, impl_->clock->Now());
+  if (impl_->waiting.Size() > 0) impl_->Pump();
+  return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
+}
+
+bool RoutingService::HasBooking(std::string_view request_id, BookingId booking) const {
+  return impl_->table.FindBooking(request_id) == booking;
 }
 
 std::optional<RouteDecision> RoutingService::FindDecision(std::string_view request_id) const {

@@ -75,6 +75,12 @@ class RoutingService {
   // wait is refused with kQueueLimit.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
 
+  // Looking only, with the same checks of the request; nothing is booked, counted or kept. As in
+  // Router.
+  absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;
+  absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(
+      const RouteRequest& request) const;
+
   LifecycleResult PrefillComplete(std::string_view request_id);
   // `output_tokens` cumulative.
   LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens,
@@ -83,6 +89,11 @@ class RoutingService {
   LifecycleResult KeepAlive(std::string_view request_id);
   // Also of a request that still waits or is being decided: it then ends with CANCELLED.
   LifecycleResult Free(std::string_view request_id);
+
+  // Frees the request only if it still has this booking: for an owner who may be late, when the id
+  // may meanwhile be somebody else's.
+  LifecycleResult FreeBooking(std::string_view request_id, BookingId booking);
+  bool HasBooking(std::string_view request_id, BookingId booking) const;
 
   // The decision of a live booking (without its candidates), for duplicates.
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;

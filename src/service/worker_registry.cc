@@ -144,6 +144,7 @@ absl::Status WorkerRegistry::Remove(WorkerId id) {
   if (known == workers_.end()) return UnknownWorker(id);
   const Incarnation incarnation = known->second.incarnation;
   workers_.erase(known);
+  version_.fetch_add(1, std::memory_order_release);
   router_->RemoveWorker(id);
   for (WorkerListener* listener : listeners_) listener->OnWorkerRemoved(id, incarnation);
   return absl::OkStatus();
@@ -172,6 +173,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::StoreLocked(WorkerSpec spec) {
   // its old life.
   next_incarnation_ = std::max(next_incarnation_, static_cast<uint64_t>(spec.incarnation) + 1);
   workers_.insert_or_assign(spec.id, spec);
+  version_.fetch_add(1, std::memory_order_release);
   for (WorkerListener* listener : listeners_) listener->OnWorkerChanged(spec);
   return spec;
 }

@@ -1,6 +1,7 @@
 #ifndef KVROUTER_SERVICE_WORKER_REGISTRY_H_
 #define KVROUTER_SERVICE_WORKER_REGISTRY_H_
 
+#include <atomic>
 #include <map>
 #include <optional>
 #include <string>
@@ -70,6 +71,9 @@ class WorkerRegistry {
 
   std::optional<WorkerSpec> Find(WorkerId id) const;
   std::vector<WorkerSpec> List() const;  // ascending id
+  // Grows with every change of the set or of a record, so that a reader can tell that nothing has
+  // changed. Read it before List.
+  uint64_t Version() const { return version_.load(std::memory_order_acquire); }
 
  private:
   absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -79,6 +83,7 @@ class WorkerRegistry {
   std::vector<WorkerListener*> listeners_ ABSL_GUARDED_BY(mu_);
   std::map<WorkerId, WorkerSpec> workers_ ABSL_GUARDED_BY(mu_);
   uint64_t next_incarnation_ ABSL_GUARDED_BY(mu_) = 1;
+  std::atomic<uint64_t> version_{0};  // written under mu_, after the change
 };
 
 // Limits of a record. Incarnations above the limit would leave the registry none to hand out after

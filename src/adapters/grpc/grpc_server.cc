@@ -108,6 +108,7 @@ void GrpcServer::SetServing(bool ready) {
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (impl_->server == nullptr) return;
+  impl_->workers_service.Stop();
   // Watchers learn it before their streams are cut.
   impl_->server->GetHealthCheckService()->Shutdown();
   impl_->server->Shutdown(std::chrono::system_clock::now() + grace);

@@ -380,6 +380,21 @@ void FeedsToProto(const WorkerSpec& spec, const std::vector<FeedReport>& reports
   }
 }
 
+void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message) {
+  ToProto(overlap.target, message->mutable_target());
+  message->set_device_blocks(overlap.device_blocks);
+}
+
+void ToProto(const TargetPotentialLoad& load, v1::TargetPotentialLoad* message) {
+  ToProto(load.target, message->mutable_target());
+  message->set_incarnation(static_cast<uint64_t>(load.incarnation));
+  message->set_draining(load.draining);
+  message->set_overlap_blocks(load.overlap_blocks);
+  message->set_potential_prefill_tokens(load.potential_prefill_tokens);
+  message->set_potential_decode_blocks(load.potential_decode_blocks);
+  message->set_active_requests(load.active_requests);
+}
+
 void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
   message->set_model_name(partition.model_name);
   message->set_routing_group(partition.routing_group);

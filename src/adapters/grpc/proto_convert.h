@@ -46,6 +46,8 @@ void ToProto(const WorkerSpec& spec, v1::Worker* message);
 void FeedsToProto(const WorkerSpec& spec, const std::vector<FeedReport>& reports,
                   const std::vector<PartitionSnapshot>& partitions, v1::Worker* message);
 
+void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message);
+void ToProto(const TargetPotentialLoad& load, v1::TargetPotentialLoad* message);
 void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message);
 
 }  // namespace kvrouter

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/route_stream.h"
+#include "adapters/grpc/router_calls.h"
 #include "adapters/grpc/status_convert.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
@@ -92,13 +94,6 @@ class RouteCall final : public grpc::ServerUnaryReactor {
   std::atomic<int> holders_{2};
 };
 
-absl::Status FoundOrError(LifecycleResult result, const std::string& request_id) {
-  if (result == LifecycleResult::kDone) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
-                   fmt::format("no live booking under request_id \"{}\"",
-                               std::string_view(request_id).substr(0, 256)));
-}
-
 absl::Status ExplainPast(const RoutingService& routing, const std::string& request_id,
                          v1::ExplainResponse* response) {
   KVR_RETURN_IF_ERROR(CheckRequestId(request_id));
@@ -125,6 +120,22 @@ absl::Status ExplainNow(RoutingService* routing, const v1::RouteRequest& request
   return absl::OkStatus();
 }
 
+absl::Status FindOverlapScores(const RoutingService& routing, const v1::RouteRequest& request,
+                               v1::OverlapScoresResponse* response) {
+  KVR_ASSIGN_OR_RETURN(const RouteInput input, FromProto(request));
+  KVR_ASSIGN_OR_RETURN(const auto overlaps, routing.FindOverlap(input.request));
+  for (const TargetOverlap& overlap : overlaps) ToProto(overlap, response->add_overlaps());
+  return absl::OkStatus();
+}
+
+absl::Status FindPotentialLoads(const RoutingService& routing, const v1::RouteRequest& request,
+                                v1::PotentialLoadsResponse* response) {
+  KVR_ASSIGN_OR_RETURN(const RouteInput input, FromProto(request));
+  KVR_ASSIGN_OR_RETURN(const auto loads, routing.PotentialLoads(input.request));
+  for (const TargetPotentialLoad& load : loads) ToProto(load, response->add_targets());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* context,
@@ -135,50 +146,33 @@ grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* 
   return call;
 }
 
+grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* RouterGrpcService::RouteStream(
+    grpc::CallbackServerContext* context) {
+  return kvrouter::RouteStream::Start(routing_, context);
+}
+
 grpc::ServerUnaryReactor* RouterGrpcService::PrefillComplete(
     grpc::CallbackServerContext* context, const v1::PrefillCompleteRequest* request,
     v1::PrefillCompleteResponse* /*response*/) {
-  absl::Status status = CheckRequestId(request->request_id());
-  if (status.ok()) {
-    status = FoundOrError(routing_->PrefillComplete(request->request_id()), request->request_id());
-  }
-  return FinishNow(context, status);
+  return FinishNow(context, CallPrefillComplete(routing_, *request));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::OutputBlock(grpc::CallbackServerContext* context,
                                                          const v1::OutputBlockRequest* request,
                                                          v1::OutputBlockResponse* /*response*/) {
-  absl::Status status = CheckOutputBlock(*request);
-  if (status.ok()) {
-    std::optional<double> decay_fraction;
-    if (request->has_decay_fraction()) decay_fraction = request->decay_fraction();
-    const std::string& id = request->request_id();
-    status = FoundOrError(request->has_output_tokens()
-                              ? routing_->OutputTokens(id, request->output_tokens(), decay_fraction)
-                              : routing_->OutputBlock(id, decay_fraction),
-                          id);
-  }
-  return FinishNow(context, status);
+  return FinishNow(context, CallOutputBlock(routing_, *request));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::KeepAlive(grpc::CallbackServerContext* context,
                                                        const v1::KeepAliveRequest* request,
                                                        v1::KeepAliveResponse* /*response*/) {
-  absl::Status status = CheckRequestId(request->request_id());
-  if (status.ok()) {
-    status = FoundOrError(routing_->KeepAlive(request->request_id()), request->request_id());
-  }
-  return FinishNow(context, status);
+  return FinishNow(context, CallKeepAlive(routing_, *request));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::Free(grpc::CallbackServerContext* context,
                                                   const v1::FreeRequest* request,
                                                   v1::FreeResponse* response) {
-  const absl::Status status = CheckRequestId(request->request_id());
-  if (status.ok()) {
-    response->set_released(routing_->Free(request->request_id()) == LifecycleResult::kDone);
-  }
-  return FinishNow(context, status);
+  return FinishNow(context, CallFree(routing_, *request, response));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::Explain(grpc::CallbackServerContext* context,
@@ -195,6 +189,18 @@ grpc::ServerUnaryReactor* RouterGrpcService::Explain(grpc::CallbackServerContext
   return FinishNow(context,
                    MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,
                              "nothing to explain: give request_id or request"));
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::OverlapScores(grpc::CallbackServerContext* context,
+                                                           const v1::OverlapScoresRequest* request,
+                                                           v1::OverlapScoresResponse* response) {
+  return FinishNow(context, FindOverlapScores(*routing_, request->request(), response));
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::PotentialLoads(
+    grpc::CallbackServerContext* context, const v1::PotentialLoadsRequest* request,
+    v1::PotentialLoadsResponse* response) {
+  return FinishNow(context, FindPotentialLoads(*routing_, request->request(), response));
 }
 
 grpc::ServerUnaryReactor* RouterGrpcService::Loads(grpc::CallbackServerContext* context,

@@ -17,6 +17,8 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   grpc::ServerUnaryReactor* Route(grpc::CallbackServerContext* context,
                                   const v1::RouteRequest* request,
                                   v1::RouteResponse* response) override;
+  grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* RouteStream(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* PrefillComplete(grpc::CallbackServerContext* context,
                                             const v1::PrefillCompleteRequest* request,
                                             v1::PrefillCompleteResponse* response) override;
@@ -32,6 +34,12 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context,
                                     const v1::ExplainRequest* request,
                                     v1::ExplainResponse* response) override;
+  grpc::ServerUnaryReactor* OverlapScores(grpc::CallbackServerContext* context,
+                                          const v1::OverlapScoresRequest* request,
+                                          v1::OverlapScoresResponse* response) override;
+  grpc::ServerUnaryReactor* PotentialLoads(grpc::CallbackServerContext* context,
+                                           const v1::PotentialLoadsRequest* request,
+                                           v1::PotentialLoadsResponse* response) override;
   grpc::ServerUnaryReactor* Loads(grpc::CallbackServerContext* context,
                                   const v1::LoadsRequest* request,
                                   v1::LoadsResponse* response) override;

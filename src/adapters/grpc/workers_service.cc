@@ -6,6 +6,7 @@
 
 #include "adapters/grpc/proto_convert.h"
 #include "adapters/grpc/status_convert.h"
+#include "adapters/grpc/workers_watch.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -72,6 +73,11 @@ grpc::ServerUnaryReactor* WorkersGrpcService::List(grpc::CallbackServerContext* 
     FeedsToProto(spec, reports, partitions, worker);
   }
   return FinishNow(context, absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<v1::WatchResponse>* WorkersGrpcService::Watch(
+    grpc::CallbackServerContext* context, const v1::WatchRequest* request) {
+  return new WorkersWatch(workers_, context, &stopping_, *request);  // deletes itself
 }
 
 }  // namespace kvrouter

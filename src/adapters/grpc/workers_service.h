@@ -1,6 +1,8 @@
 #ifndef KVROUTER_ADAPTERS_GRPC_WORKERS_SERVICE_H_
 #define KVROUTER_ADAPTERS_GRPC_WORKERS_SERVICE_H_
 
+#include <atomic>
+
 #include "kvrouter/router.h"
 #include "kvrouter/v1/workers.grpc.pb.h"
 #include "service/feed_monitor.h"
@@ -28,8 +30,14 @@ class WorkersGrpcService final : public v1::Workers::CallbackService {
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListRequest* request,
                                  v1::ListResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(grpc::CallbackServerContext* context,
+                                                     const v1::WatchRequest* request) override;
+
+  // Ends the watches: they would hold up the server's shutdown.
+  void Stop() { stopping_.store(true); }
 
  private:
+  std::atomic<bool> stopping_{false};
   WorkerRegistry* const workers_;
   const FeedMonitor* const feeds_;
   const Router* const router_;

@@ -7,10 +7,12 @@ import http.server
 import json
 import os
 import pathlib
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import grpc
@@ -131,6 +133,64 @@ class RouterTest(Case):
         self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'request_id or request', self.router.Explain,
                           router_pb2.ExplainRequest(), timeout=10)
 
+    def a_route_message(self, request_id, correlation_id=0):
+        message = router_pb2.StreamRequest(correlation_id=correlation_id)
+        message.route.request_id = request_id
+        message.route.token_ids.ids.extend(range(64))
+        return message
+
+    def bookings(self):
+        return sum(p.bookings for p in self.router.Loads(router_pb2.LoadsRequest(), timeout=10).partitions)
+
+    def test_stream_answers_in_order_and_a_half_close_keeps_bookings(self):
+        self.register(1)
+        messages = [self.a_route_message(f'r{i}', i) for i in range(100)] + [
+            router_pb2.StreamRequest(correlation_id=100, free=router_pb2.FreeRequest(request_id='r0')),
+            router_pb2.StreamRequest(correlation_id=101, keep_alive=router_pb2.KeepAliveRequest(request_id='r0')),
+            router_pb2.StreamRequest(correlation_id=102)]
+        answers = list(self.router.RouteStream(iter(messages), timeout=30))
+        self.assertEqual(list(range(103)), [a.correlation_id for a in answers])
+        self.assertTrue(all(a.route.booked for a in answers[:100]))
+        self.assertTrue(answers[100].free.released)
+        self.assertEqual(common_pb2.ERROR_REASON_UNKNOWN_REQUEST, answers[101].error.detail.reason)
+        self.assertEqual(grpc.StatusCode.INVALID_ARGUMENT.value[0], answers[102].error.code)
+        self.assertEqual(99, self.bookings())
+
+    def test_a_broken_stream_gives_back_its_bookings(self):
+        self.register(1)
+        self.route('unary')
+        for how in ('cancelled', 'connection lost'):
+            with self.subTest(how):
+                channel = grpc.insecure_channel(self.address, options=[('grpc.enable_http_proxy', 0), ('grpc.use_local_subchannel_pool', 1)])
+                requests = queue.SimpleQueue()
+                stream = router_pb2_grpc.RouterStub(channel).RouteStream(iter(requests.get, None), timeout=30)
+                for i in range(5):
+                    requests.put(self.a_route_message(f'r{i}'))
+                    self.assertTrue(next(stream).route.booked)
+                self.assertEqual(6, self.bookings())
+                if how == 'cancelled':
+                    stream.cancel()
+                channel.close()
+                deadline = time.monotonic() + 20
+                while self.bookings() != 1 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertEqual(1, self.bookings())
+                requests.put(None)
+
+    def test_overlap_scores_and_potential_loads_look_only(self):
+        self.register(1)
+        self.register(2)
+        request = router_pb2.RouteRequest(pinned=common_pb2.TargetSelector(worker_id=1))
+        request.token_ids.ids.extend(range(70))
+        self.assertEqual([], list(self.router.OverlapScores(router_pb2.OverlapScoresRequest(request=request), timeout=10).overlaps))
+        self.router.Route(request, timeout=10)
+        loads = self.router.PotentialLoads(router_pb2.PotentialLoadsRequest(request=request), timeout=10).targets
+        self.assertEqual([(1, 140, 4.0, 1), (2, 70, 4.0, 0)],
+                         [(t.target.worker_id, t.potential_prefill_tokens, t.potential_decode_blocks, t.active_requests) for t in loads])
+        self.assertEqual(1, self.bookings())
+        for call, message in ((self.router.OverlapScores, router_pb2.OverlapScoresRequest()), (self.router.PotentialLoads, router_pb2.PotentialLoadsRequest())):
+            self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'prompt is not set', call, message, timeout=10)
+
     def test_hashes_and_tokens_are_measured_alike(self):
         self.register(1)
         answer = self.route('h', hashes=router_pb2.PromptHashes(local_block_hashes=[2**64 - 1, 5], isl_tokens=40))
@@ -211,6 +271,18 @@ class WorkersTest(Case):
         self.assert_fails(grpc.StatusCode.NOT_FOUND, 'ERROR_REASON_UNKNOWN_WORKER', str(BIG_ID), self.workers.Remove,
                           workers_pb2.RemoveRequest(worker_id=BIG_ID), timeout=10)
         self.assertGreater(self.register(BIG_ID).spec.incarnation, first.spec.incarnation)
+
+    def test_watch_tells_the_set_and_its_changes(self):
+        self.register(BIG_ID)
+        watch = self.workers.Watch(workers_pb2.WatchRequest(), timeout=30)
+        first = next(watch)
+        self.assertTrue(first.snapshot)
+        self.assertEqual([BIG_ID], [w.spec.worker_id for w in first.workers])
+        self.workers.Drain(workers_pb2.DrainRequest(worker_id=BIG_ID), timeout=10)
+        self.assertEqual([True], [w.draining for w in next(watch).workers])
+        self.workers.Remove(workers_pb2.RemoveRequest(worker_id=BIG_ID), timeout=10)
+        self.assertEqual([BIG_ID], list(next(watch).removed_worker_ids))
+        watch.cancel()
 
     def test_conflicts_and_bad_records(self):
         code = grpc.StatusCode
@@ -304,6 +376,20 @@ class CtlTest(Case):
         self.assertIn('Nobody was filtered out.', text)
         self.assertEqual(BIG_ID, json.loads(self.ctl('explain', 'r', '--json'))['decision']['target']['worker_id'])
         self.assertIn('no recent decision is kept under request_id "x"', self.ctl('explain', 'x', code=1))
+
+    def test_register_drain_remove_and_overlap(self):
+        self.assertIn(f'registered worker {BIG_ID}, incarnation ',
+                      self.ctl('register', str(BIG_ID), '--address', 'http://h:1', '--block-size', '16', '--dp-size', '2', '--events', 'tcp://h:5557',
+                               '--events', 'tcp://h:5558', '--replay', 'tcp://h:6557'))
+        spec = self.workers.List(workers_pb2.ListRequest(), timeout=10).workers[0].spec
+        self.assertEqual((BIG_ID, 'http://h:1', 16, 2), (spec.worker_id, spec.address, spec.block_size_tokens, spec.dp_size))
+        self.assertEqual({0: ('tcp://h:5557', 'tcp://h:6557'), 1: ('tcp://h:5558', '')}, {r: (e.live, e.replay) for r, e in spec.events.items()})
+        self.assertEqual('no worker holds any of it\n', self.ctl('overlap', '--tokens', '0-63'))
+        self.assertEqual([], json.loads(self.ctl('overlap', '--tokens', '0-63', '--json'))['overlaps'])
+        self.assertTrue(json.loads(self.ctl('drain', str(BIG_ID), '--json'))['workers'][0]['draining'])
+        self.assertEqual(f'removed worker {BIG_ID}\n', self.ctl('remove', str(BIG_ID)))
+        self.assertIn('ERROR_REASON_UNKNOWN_WORKER', self.ctl('remove', str(BIG_ID), code=1))
+        self.assertIn('a replay needs its live endpoint', self.ctl('register', '1', '--address', 'a', '--block-size', '16', '--replay', 'tcp://h:1', code=1))
 
     def test_tokens_from_a_file(self):
         self.register(1)

@@ -93,5 +93,17 @@ TEST(RenderTest, LoadsNamePartitionAndTarget) {
             320);
 }
 
+TEST(RenderTest, OverlapNamesTargets) {
+  v1::OverlapScoresResponse response;
+  v1::TargetOverlap* overlap = response.add_overlaps();
+  overlap->mutable_target()->set_worker_id(kBigId);
+  overlap->mutable_target()->set_dp_rank(3);
+  overlap->set_device_blocks(12);
+  EXPECT_THAT(OverlapText(response), ContainsRegex("7587890043311737930/3 +12\n"));
+  const auto json = nlohmann::json::parse(OverlapJson(response));
+  EXPECT_EQ(json["overlaps"][0]["target"]["worker_id"].get<uint64_t>(), kBigId);
+  EXPECT_EQ(json["overlaps"][0]["device_blocks"], 12);
+}
+
 }  // namespace
 }  // namespace kvrouter::ctl

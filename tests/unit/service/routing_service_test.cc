@@ -347,5 +347,36 @@ TEST(RoutingServiceTest, ExplainKnowsBookingsOnlyAndNotForEver) {
   EXPECT_EQ(fleet.service.Counters().decision_ring_evicted, 1u);
 }
 
+TEST(RoutingServiceTest, ALateOwnerFreesItsOwnBookingOnly) {
+  Fleet fleet(1);
+  const auto first = fleet.service.Route(fleet.ARequest("a"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(fleet.service.HasBooking("a", first->booking));
+  ASSERT_EQ(fleet.service.Free("a"), LifecycleResult::kDone);
+  const auto second = fleet.service.Route(fleet.ARequest("a"));
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(fleet.service.HasBooking("a", first->booking));
+  EXPECT_EQ(fleet.service.FreeBooking("a", first->booking), LifecycleResult::kUnknownRequest);
+  EXPECT_EQ(fleet.ActiveRequests(), 1u);
+  EXPECT_EQ(fleet.service.FreeBooking("a", second->booking), LifecycleResult::kDone);
+  fleet.ExpectNoLoad();
+  EXPECT_EQ(fleet.service.LiveRequests(), 0u);
+  EXPECT_EQ(fleet.service.Counters().requests_finished, 2u);
+}
+
+TEST(RoutingServiceTest, LookingChecksTheRequestAndLeavesNoTrace) {
+  Fleet fleet(2);
+  ASSERT_TRUE(fleet.service.FindOverlap(fleet.ARequest("a")).ok());
+  const auto loads = fleet.service.PotentialLoads(fleet.ARequest("a"));
+  ASSERT_TRUE(loads.ok());
+  EXPECT_EQ(loads->size(), 2u);
+  RouteRequest bad = fleet.ARequest(std::string(300, 'x'));
+  EXPECT_EQ(fleet.service.FindOverlap(bad).status().code(),
+            fleet.service.Route(bad).status().code());
+  EXPECT_FALSE(fleet.service.PotentialLoads(bad).ok());
+  fleet.ExpectNoLoad();
+  EXPECT_EQ(fleet.service.Counters().advice, 0u);
+}
+
 }  // namespace
 }  // namespace kvrouter

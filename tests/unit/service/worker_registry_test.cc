@@ -165,6 +165,20 @@ TEST(WorkerRegistryTest, FullRangeIdsAreKept) {
   EXPECT_EQ(fleet.registry.Register(AWorker(2))->incarnation, Incarnation{kMaxIncarnation + 1});
 }
 
+TEST(WorkerRegistryTest, VersionMovesWithEveryChangeAndOnlyThen) {
+  Fleet fleet(1);
+  uint64_t version = fleet.registry.Version();
+  ASSERT_TRUE(fleet.registry.Register(AWorker(1)).ok());
+  EXPECT_EQ(fleet.registry.Version(), version) << "a repeated registration changes nothing";
+  ASSERT_TRUE(fleet.registry.Drain(WorkerId{1}).ok());
+  EXPECT_GT(fleet.registry.Version(), version);
+  version = fleet.registry.Version();
+  EXPECT_FALSE(fleet.registry.Remove(WorkerId{2}).ok());
+  EXPECT_EQ(fleet.registry.Version(), version);
+  ASSERT_TRUE(fleet.registry.Remove(WorkerId{1}).ok());
+  EXPECT_GT(fleet.registry.Version(), version);
+}
+
 struct BadSpec {
   const char* what;
   void (*spoil)(WorkerSpec*);
