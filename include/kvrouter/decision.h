@@ -20,6 +20,9 @@ namespace kvrouter {
 // The prompt as token ids. Borrowed: must live until Submit returns.
 struct TokenPrompt {
   std::span<const TokenId> token_ids;
+  // The images and other items that touch each block (block_hash.h), each once per block; may end early. At most one entry
+  // per block, the trailing partial one included. The token ids of an item are the ones the engine puts in its place.
+  std::span<const std::vector<MultimodalHash>> multimodal = {};
 };
 
 // The prompt as hashes the caller computed (block_hash.h). Borrowed like TokenPrompt.

@@ -22,6 +22,9 @@ enum class Incarnation : uint64_t {};
 // Equal on all workers for equal content. See block_hash.h.
 enum class LocalBlockHash : uint64_t {};
 
+// Identity of an image or another item that is no text. Equal for equal content. See block_hash.h.
+enum class MultimodalHash : uint64_t {};
+
 // Chained hash: names a block and everything before it. See block_hash.h.
 enum class SequenceHash : uint64_t {};
 

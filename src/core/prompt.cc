@@ -49,10 +49,24 @@ absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
   if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) {
     return IdentifyHashes(*hashes, block_size_tokens, buffers);
   }
-  const auto tokens = std::get<TokenPrompt>(request.prompt).token_ids;
+  const auto& [tokens, multimodal] = std::get<TokenPrompt>(request.prompt);
+  const uint64_t blocks = (tokens.size() + block_size_tokens - 1) / block_size_tokens;
+  if (multimodal.size() > blocks) {
+    return Invalid(fmt::format("multimodal items for {} blocks, the prompt has {} of {} tokens",
+                               multimodal.size(), blocks, block_size_tokens));
+  }
   const uint64_t seed =
       BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt});
-  AppendLocalBlockHashes(tokens, block_size_tokens, seed, &buffers->local_hashes);
+  if (multimodal.empty()) {
+    AppendLocalBlockHashes(tokens, block_size_tokens, seed, &buffers->local_hashes);
+  } else {
+    AppendLocalBlockHashes(tokens,
+                           {.block_size_tokens = block_size_tokens,
+                            .block_seed = seed,
+                            .is_eagle = false,
+                            .multimodal = multimodal},
+                           &buffers->local_hashes);
+  }
   AppendSequenceHashes(buffers->local_hashes, &buffers->sequence_hashes);
   return IdentifiedPrompt{.local_hashes = buffers->local_hashes,
                           .sequence_hashes = buffers->sequence_hashes,

@@ -41,12 +41,21 @@ struct RawEvent {
   std::string_view lora_name;
   bool has_lora_number = false;  // a positive lora_id, meaningful only inside the engine's process
   std::string_view cache_salt;
-  // Index of the first block whose content is more than its tokens (images, prompt embeddings);
-  // absent = none.
-  std::optional<uint32_t> first_multimodal_block;
+  Slice items;  // into RawBatch::items: images and the like whose identity is known
+  // Index of the first block that has content besides its tokens and `items` (prompt embeddings,
+  // items without a clear name); absent = none.
+  std::optional<uint32_t> first_unknown_block;
   std::optional<uint64_t> group_idx;
   std::string_view spec_kind;
   std::string_view locality;
+};
+
+// An item that touches a block of an event.
+struct BlockItem {
+  uint32_t block = 0;
+  MultimodalHash hash{};
+
+  friend bool operator==(const BlockItem&, const BlockItem&) = default;
 };
 
 struct RawBatch {
@@ -55,10 +64,15 @@ struct RawBatch {
   std::vector<RawEvent> events;  // in order; skipped ones are missing
   std::vector<uint64_t> hashes;
   std::vector<TokenId> tokens;
+  std::vector<BlockItem> items;
   SkipCounts skipped{};  // events left out: kBadEvent, kUnknownTag
 
   std::span<const uint64_t> Hashes(const RawEvent& event) const {
     return std::span(hashes).subspan(event.hashes.begin, event.hashes.count);
+  }
+  // Ascending block; an item is listed once per block.
+  std::span<const BlockItem> Items(const RawEvent& event) const {
+    return std::span(items).subspan(event.items.begin, event.items.count);
   }
   std::span<const TokenId> Tokens(const RawEvent& event) const {
     return std::span(tokens).subspan(event.tokens.begin, event.tokens.count);

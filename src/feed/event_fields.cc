@@ -1,6 +1,9 @@
 #include "feed/event_fields.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "kvrouter/block_hash.h"
 
 namespace kvrouter {
 namespace {
@@ -9,6 +12,9 @@ using Type = MsgpackCursor::Type;
 
 // Dynamo's front ends mark a salt like this, since a bare extra key could also be an adapter.
 constexpr std::string_view kSaltPrefix = "dynamo-cache-salt:";
+
+// More is no prompt; comparing each with each would be a way to keep us busy.
+constexpr size_t kMaxItemsPerBlock = 256;
 
 // Integers of either sign keep their 64-bit pattern. A digest is its last 8 bytes, big-endian:
 // engines that send integers send exactly those bits.
@@ -234,7 +240,7 @@ bool EventFields::ReadMultimodalInfos(MsgpackCursor* cursor) {
   uint32_t count = 0;
   if (!cursor->ReadArray(&count)) return cursor->Skip();
   for (uint32_t block = 0; block < count; ++block) {
-    if (!IsNilOrEmpty(*cursor)) MarkMultimodal(block);
+    if (!IsNilOrEmpty(*cursor)) MarkUnknown(block);
     if (!cursor->Skip()) return false;
   }
   return true;
@@ -280,6 +286,7 @@ void EventFields::SettleTail() {
 void EventFields::SettleExtraKeys() {
   uint32_t count = 0;
   if (!extra_keys_->ReadArray(&count)) return;
+  event_->items.begin = static_cast<uint32_t>(batch_->items.size());
   for (uint32_t block = 0; block < count; ++block) SettleExtraKeyEntry(block, &*extra_keys_);
 }
 
@@ -291,15 +298,17 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
   for (uint32_t i = 0; i < items; ++i) {
     std::string_view text;
     if (cursor->ReadNil()) continue;
-    if (!cursor->ReadString(&text)) {  // (item, offset) pair, embedding digest, or something newer
-      MarkMultimodal(block);
+    if (ReadItem(block, cursor)) continue;
+    if (!cursor->ReadString(&text)) {  // embedding digest, or something newer
+      MarkUnknown(block);
       if (!cursor->Skip()) return;
     } else if (!adapter_seen && text == event_->lora_name) {
       adapter_seen = true;
     } else if (text.starts_with(kSaltPrefix)) {
       if (event_->cache_salt.empty()) event_->cache_salt = text.substr(kSaltPrefix.size());
     } else if (!bare.empty() || block != 0 || event_->parent || IsHexDigest(text)) {
-      MarkMultimodal(block);  // older engines sent items without their offset
+      // Older engines sent items without their offset: too like other keys to build on.
+      MarkUnknown(block);
     } else {
       bare = text;
     }
@@ -307,9 +316,35 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
   if (!bare.empty() && event_->cache_salt.empty()) event_->cache_salt = bare;
 }
 
-void EventFields::MarkMultimodal(uint32_t block) {
-  if (!event_->first_multimodal_block || block < *event_->first_multimodal_block) {
-    event_->first_multimodal_block = block;
+// (name, offset). The offset says where in the block the item lies, which its tokens say already.
+bool EventFields::ReadItem(uint32_t block, MsgpackCursor* cursor) {
+  MsgpackCursor attempt = *cursor;
+  uint32_t count = 0;
+  std::string_view name;
+  MsgpackCursor::Int offset;
+  if (!attempt.ReadArray(&count) || count != 2 || !attempt.ReadString(&name)) return false;
+  const std::optional<MultimodalHash> hash = MultimodalHashOf(name);
+  if (!hash || !attempt.ReadInt(&offset)) return false;
+  *cursor = attempt;
+  const BlockItem item{.block = block, .hash = *hash};
+  const auto known = batch_->Items(*event_);
+  // Only this block's, at the end. Blocks have few items; a message that says otherwise is cut.
+  size_t of_block = 0;
+  for (auto other = known.rbegin(); other != known.rend() && other->block == block; ++other) {
+    if (*other == item) return true;
+    if (++of_block == kMaxItemsPerBlock) {
+      MarkUnknown(block);
+      return true;
+    }
+  }
+  batch_->items.push_back(item);
+  ++event_->items.count;
+  return true;
+}
+
+void EventFields::MarkUnknown(uint32_t block) {
+  if (!event_->first_unknown_block || block < *event_->first_unknown_block) {
+    event_->first_unknown_block = block;
   }
 }
 

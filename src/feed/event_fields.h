@@ -63,7 +63,8 @@ class EventFields {
   void SettleTail();
   void SettleExtraKeys();
   void SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor);
-  void MarkMultimodal(uint32_t block);
+  bool ReadItem(uint32_t block, MsgpackCursor* cursor);
+  void MarkUnknown(uint32_t block);
 
   const std::optional<RawKind> kind_;
   RawBatch* const batch_;

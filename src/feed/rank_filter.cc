@@ -72,8 +72,8 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   }
 
   size_t usable_blocks = hashes.size();
-  if (event.first_multimodal_block && *event.first_multimodal_block < hashes.size()) {
-    usable_blocks = *event.first_multimodal_block;
+  if (event.first_unknown_block && *event.first_unknown_block < hashes.size()) {
+    usable_blocks = *event.first_unknown_block;
     Remember(hashes.subspan(usable_blocks), SkipReason::kMultimodal, counters);
     CountSkip(SkipReason::kMultimodal, &counters->skipped);
     if (usable_blocks == 0) return std::nullopt;
@@ -84,10 +84,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
   const uint64_t salt_part = SaltPart(event);
   RememberSalt(kept, salt_part, counters);
-  std::vector<LocalBlockHash> local;
-  AppendLocalBlockHashes(
-      batch.Tokens(event).first(usable_blocks * block_size_tokens_), block_size_tokens_,
-      BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part, &local);
+  const std::vector<LocalBlockHash> local = ContentOf(batch, event, usable_blocks, salt_part);
   Stored stored;
   if (event.parent) stored.parent = EngineHash{*event.parent};
   stored.blocks.reserve(usable_blocks);
@@ -96,6 +93,28 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
     stored.blocks.push_back({.engine_hash = EngineHash{kept[i]}, .local_hash = local[i]});
   }
   return stored;
+}
+
+std::vector<LocalBlockHash> RankFilter::ContentOf(const RawBatch& batch, const RawEvent& event,
+                                                  size_t usable_blocks, uint64_t salt_part) const {
+  const auto tokens = batch.Tokens(event).first(usable_blocks * block_size_tokens_);
+  const uint64_t seed = BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part;
+  std::vector<LocalBlockHash> local;
+  if (event.items.count == 0) {
+    AppendLocalBlockHashes(tokens, block_size_tokens_, seed, &local);
+    return local;
+  }
+  std::vector<std::vector<MultimodalHash>> multimodal(usable_blocks);
+  for (const BlockItem& item : batch.Items(event)) {
+    if (item.block < usable_blocks) multimodal[item.block].push_back(item.hash);
+  }
+  AppendLocalBlockHashes(tokens,
+                         {.block_size_tokens = block_size_tokens_,
+                          .block_seed = seed,
+                          .is_eagle = false,
+                          .multimodal = multimodal},
+                         &local);
+  return local;
 }
 
 std::optional<Removed> RankFilter::Remove(const RawBatch& batch, const RawEvent& event,

@@ -20,7 +20,7 @@ namespace kvrouter {
 // that do.
 //
 // In: full blocks, on device, of the rank's main KV group, whose content is known from tokens,
-// adapter and salt. Everything else is skipped and counted. A skipped main-group device block is
+// adapter, salt and named multimodal items. Everything else is skipped and counted. A skipped main-group device block is
 // remembered, for two reasons: its later removal must not reach the index (same hash, other
 // meaning), and a store that continues it is skipped for the same reason instead of looking like
 // lost history.
@@ -64,6 +64,8 @@ class RankFilter {
   // Why none of its blocks can be indexed.
   std::optional<SkipReason> Unusable(const RawBatch& batch, const RawEvent& event);
   void Remember(std::span<const uint64_t> hashes, SkipReason reason, FeedCounters* counters);
+  std::vector<LocalBlockHash> ContentOf(const RawBatch& batch, const RawEvent& event,
+                                        size_t usable_blocks, uint64_t salt_part) const;
   uint64_t SaltPart(const RawEvent& event) const;
   void RememberSalt(std::span<const uint64_t> hashes, uint64_t salt_part, FeedCounters* counters);
 

@@ -53,7 +53,12 @@ absl::Status PromptFromProto(const v1::RouteRequest& message, RouteInput* input)
   switch (message.prompt_case()) {
     case v1::RouteRequest::kTokenIds: {
       const auto& ids = message.token_ids().ids();
-      input->request.prompt = TokenPrompt{{ids.data(), static_cast<size_t>(ids.size())}};
+      for (const v1::BlockItems& block : message.block_items()) {
+        input->multimodal.push_back(CopyHashes<MultimodalHash>(block.item_hashes()));
+      }
+      input->request.prompt =
+          TokenPrompt{.token_ids = {ids.data(), static_cast<size_t>(ids.size())},
+                      .multimodal = input->multimodal};
       return absl::OkStatus();
     }
     case v1::RouteRequest::kHashes:

@@ -24,6 +24,7 @@ namespace kvrouter {
 // their own.
 struct RouteInput {
   RouteRequest request;
+  std::vector<std::vector<MultimodalHash>> multimodal;
   std::vector<LocalBlockHash> local_hashes;
   std::vector<SequenceHash> sequence_hashes;
 };

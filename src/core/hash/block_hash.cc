@@ -1,7 +1,9 @@
 #include "kvrouter/block_hash.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 // The header-inlined build of xxHash: a call per 16-token block would cost as much as the hash itself.
@@ -29,8 +31,8 @@ uint64_t BlockSeed(const BlockIdentity& identity) {
   return seed;
 }
 
-void AppendLocalBlockHashes(std::span<const TokenId> tokens, uint32_t block_size_tokens, uint64_t block_seed,
-                            std::vector<LocalBlockHash>* out) {
+void AppendLocalBlockHashes(std::span<const TokenId> tokens, uint32_t block_size_tokens,
+                            uint64_t block_seed, std::vector<LocalBlockHash>* out) {
   if (block_size_tokens == 0) return;
   const size_t blocks = tokens.size() / block_size_tokens;
   out->reserve(out->size() + blocks);
@@ -38,6 +40,30 @@ void AppendLocalBlockHashes(std::span<const TokenId> tokens, uint32_t block_size
   for (size_t i = 0; i < blocks; ++i) {
     const TokenId* block = tokens.data() + i * block_size_tokens;
     out->push_back(LocalBlockHash{XXH3_64bits_withSeed(block, block_bytes, block_seed)});
+  }
+}
+
+void AppendLocalBlockHashes(std::span<const TokenId> tokens, const BlockHashing& how,
+                            std::vector<LocalBlockHash>* out) {
+  if (how.block_size_tokens == 0) return;
+  const size_t stride = how.block_size_tokens;
+  const size_t window = stride + (how.is_eagle ? 1 : 0);
+  std::vector<std::byte> bytes;
+  std::vector<MultimodalHash> items;
+  for (size_t i = 0; i * stride + window <= tokens.size(); ++i) {
+    const auto block = std::as_bytes(tokens.subspan(i * stride, window));
+    if (i >= how.multimodal.size() || how.multimodal[i].empty()) {
+      out->push_back(
+          LocalBlockHash{XXH3_64bits_withSeed(block.data(), block.size(), how.block_seed)});
+      continue;
+    }
+    items = how.multimodal[i];
+    std::sort(items.begin(), items.end());
+    const auto item_bytes = std::as_bytes(std::span(items));
+    bytes.assign(block.begin(), block.end());
+    bytes.insert(bytes.end(), item_bytes.begin(), item_bytes.end());
+    out->push_back(
+        LocalBlockHash{XXH3_64bits_withSeed(bytes.data(), bytes.size(), how.block_seed)});
   }
 }
 

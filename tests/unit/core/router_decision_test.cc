@@ -478,5 +478,36 @@ TEST_F(RouterDecisionTest, WithoutAQueueEverySubmissionIsADecision) {
   EXPECT_FALSE(router_.Cancel(TicketId{1}));
 }
 
+TEST(RouterMultimodalTest, AnImageMatchesOnlyItself) {
+  Router router(RouterConfig{}, nullptr);
+  ASSERT_TRUE(router.UpsertWorker(AWorker(1)).ok());
+  const auto tokens = TokensFrom(0, 3 * kBlockSize + 4);
+  const std::vector<std::vector<MultimodalHash>> cat = {{}, {MultimodalHash{1}}};
+  const std::vector<std::vector<MultimodalHash>> dog = {{}, {MultimodalHash{2}}};
+  std::vector<LocalBlockHash> local;
+  AppendLocalBlockHashes(
+      tokens, {.block_size_tokens = kBlockSize, .block_seed = BlockSeed({}), .multimodal = cat},
+      &local);
+  Stored stored;
+  for (const LocalBlockHash hash : local) {
+    stored.blocks.push_back({EngineHash{static_cast<uint64_t>(hash)}, hash});
+  }
+  ASSERT_EQ(router.Apply(AnEvent(TargetOf(1), std::move(stored))).status, ApplyStatus::kOk);
+  RouteRequest request = ARequest(tokens);
+  const auto overlap_with = [&](std::span<const std::vector<MultimodalHash>> items) {
+    request.prompt = TokenPrompt{.token_ids = tokens, .multimodal = items};
+    return Decide(router, request).effective_overlap_blocks;
+  };
+  EXPECT_EQ(overlap_with(cat), 3);
+  EXPECT_EQ(overlap_with(dog), 1);
+  EXPECT_EQ(overlap_with({}), 1);
+
+  const std::vector<std::vector<MultimodalHash>> partial_too(4);
+  EXPECT_EQ(overlap_with(partial_too), 1);
+  const std::vector<std::vector<MultimodalHash>> too_many(5);
+  request.prompt = TokenPrompt{.token_ids = tokens, .multimodal = too_many};
+  EXPECT_EQ(ErrorReasonOf(ErrorOf(router, request)), ErrorReason::kInvalidRequest);
+}
+
 }  // namespace
 }  // namespace kvrouter

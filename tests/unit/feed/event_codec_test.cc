@@ -87,7 +87,7 @@ TEST(EventCodecTest, E3DigestAdapterSaltGroup) {
   EXPECT_EQ(d.event(0).cache_salt, "saltX");
   EXPECT_EQ(d.event(0).group_idx, 0u);
   EXPECT_EQ(d.event(0).spec_kind, "full_attention");
-  EXPECT_FALSE(d.event(0).first_multimodal_block);
+  EXPECT_FALSE(d.event(0).first_unknown_block);
 }
 
 TEST(EventCodecTest, E4MapForm) {
@@ -167,7 +167,7 @@ TEST(EventCodecTest, E11MultimodalKeys) {
   const Decoded d = Decoded::Hex(examples::kE11);
   ASSERT_FALSE(d.refused());
   EXPECT_THAT(d.hashes(0), ElementsAre(900));
-  EXPECT_EQ(d.event(0).first_multimodal_block, 0u);
+  EXPECT_EQ(d.event(0).first_unknown_block, 0u);
 }
 
 TEST(EventCodecTest, E12MapEnvelope) {
@@ -498,7 +498,7 @@ TEST(EventCodecTest, ShorterTailIsTakenByType) {
   EXPECT_EQ(d.event(1).group_idx, 1u);
   EXPECT_EQ(d.event(1).spec_kind, "mamba");
   EXPECT_EQ(d.event(2).group_idx, 0u);
-  EXPECT_EQ(d.event(2).first_multimodal_block, 0u);
+  EXPECT_EQ(d.event(2).first_unknown_block, 0u);
 }
 
 TEST(EventCodecTest, RemovalHasTheSameTail) {
@@ -553,43 +553,76 @@ TEST(EventCodecTest, MarkedSaltLosesItsMark) {
   const Decoded d =
       WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Str("dynamo-cache-salt:tenant"));
   EXPECT_EQ(d.event(0).cache_salt, "tenant");
-  EXPECT_FALSE(d.event(0).first_multimodal_block);
+  EXPECT_FALSE(d.event(0).first_unknown_block);
 }
 
 // Pitfall row 29, the decoder's part.
-TEST(EventCodecTest, MultimodalItemsMarkTheirBlock) {
+TEST(EventCodecTest, ContentWithoutAClearNameMarksItsBlock) {
   const std::string hex64(64, 'a');
-  // (item, offset) pair in block 1; negative offsets occur
-  EXPECT_EQ(WithExtraKeys({}, "",
-                          MsgpackWriter().Array(3).Nil().Array(1).Array(2).Str("img").Int(-2).Nil())
-                .event(0)
-                .first_multimodal_block,
-            1u);
   // a bare item of older engines in block 2
   EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(3).Nil().Nil().Array(1).Str("img"))
                 .event(0)
-                .first_multimodal_block,
+                .first_unknown_block,
             2u);
   // a digest in block 0
   EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Str(hex64))
                 .event(0)
-                .first_multimodal_block,
+                .first_unknown_block,
             0u);
   // embeddings digest
   EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Bin(std::string(32, 'x')))
                 .event(0)
-                .first_multimodal_block,
+                .first_unknown_block,
             0u);
   // a bare key in a store that continues a sequence cannot be the salt
   const Decoded continued = WithExtraKeys(77, "", MsgpackWriter().Array(1).Array(1).Str("img"));
-  EXPECT_EQ(continued.event(0).first_multimodal_block, 0u);
+  EXPECT_EQ(continued.event(0).first_unknown_block, 0u);
   EXPECT_EQ(continued.event(0).cache_salt, "");
+}
+
+TEST(EventCodecTest, NamedItemsAreListedOncePerBlock) {
+  const std::string digest = "00000000000000ff" + std::string(48, '1');
+  MsgpackWriter keys;
+  keys.Array(3).Nil();
+  keys.Array(4).Str("ada");  // block 1: adapter, an item twice, another one
+  keys.Array(2).Str("img-1").Int(-2).Array(2).Str("img-1").Uint(1).Array(2).Str(digest).Uint(3);
+  keys.Array(1).Array(2).Str("img-1").Int(-6);
+  const Decoded d = WithExtraKeys({}, "ada", keys);
+  const MultimodalHash image{14770383865288705413u};
+  EXPECT_THAT(
+      d.batch().Items(d.event(0)),
+      ElementsAre(BlockItem{1, image}, BlockItem{1, MultimodalHash{255}}, BlockItem{2, image}));
+  EXPECT_FALSE(d.event(0).first_unknown_block);
+}
+
+TEST(EventCodecTest, PairsThatAreNoNamedItemMarkTheirBlock) {
+  EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Array(2).Str("").Uint(0))
+                .event(0)
+                .first_unknown_block,
+            0u);
+  EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Array(2).Str("i").Str("j"))
+                .event(0)
+                .first_unknown_block,
+            0u);
+  EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Array(1).Str("i"))
+                .event(0)
+                .first_unknown_block,
+            0u);
+}
+
+TEST(EventCodecTest, ItemsOfOneBlockAreBounded) {
+  MsgpackWriter keys;
+  keys.Array(1).Array(300);
+  for (int i = 0; i < 300; ++i) keys.Array(2).Str("img-" + std::to_string(i)).Uint(0);
+  const Decoded d = WithExtraKeys({}, "", keys);
+  EXPECT_EQ(d.event(0).items.count, 256u);
+  EXPECT_EQ(d.event(0).first_unknown_block, 0u);
 }
 
 TEST(EventCodecTest, AdapterAloneMarksNothing) {
   const Decoded d = WithExtraKeys(
       77, "ada", MsgpackWriter().Array(3).Array(1).Str("ada").Array(1).Str("ada").Nil());
-  EXPECT_FALSE(d.event(0).first_multimodal_block);
+  EXPECT_FALSE(d.event(0).first_unknown_block);
   EXPECT_EQ(d.event(0).cache_salt, "");
 }
 

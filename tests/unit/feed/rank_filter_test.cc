@@ -368,9 +368,9 @@ TEST_F(RankFilterTest, E3IsStoredUnderAdapterAndSalt) {
 }
 
 // Pitfall row 29.
-TEST_F(RankFilterTest, BlocksFromTheFirstMultimodalOneOnAreSkippedWithWhatFollows) {
+TEST_F(RankFilterTest, BlocksFromTheFirstUnknownOneOnAreSkippedWithWhatFollows) {
   MsgpackWriter keys;
-  keys.Str("extra_keys").Array(3).Nil().Array(1).Array(2).Str("img").Uint(0).Nil();
+  keys.Str("extra_keys").Array(3).Nil().Array(1).Bin(std::string(32, 'x')).Nil();
   FeedEvents(
       {MapStore({.hashes = {5, 6, 7}, .parent = {}, .tokens = Tokens(1, 12)}, 1, keys.bytes()),
        MapStore({.hashes = {8}, .parent = 7, .tokens = Tokens(13, 4)}), ArrayRemove({8, 7, 6, 5})});
@@ -380,6 +380,27 @@ TEST_F(RankFilterTest, BlocksFromTheFirstMultimodalOneOnAreSkippedWithWhatFollow
   ASSERT_EQ(removals_.size(), 1u);
   EXPECT_THAT(RemovedHashes(0), ElementsAre(5));
   EXPECT_EQ(Skipped(SkipReason::kMultimodal), 3u);
+}
+
+// Pitfall row 29: a block with an image is not the block with the same tokens and another image.
+TEST_F(RankFilterTest, NamedItemsArePartOfTheirBlocksContent) {
+  MsgpackWriter keys;
+  keys.Str("extra_keys").Array(3).Nil().Array(2).Array(2).Str("img-1").Uint(0).Array(2);
+  keys.Str("img-2").Uint(2).Nil();
+  FeedEvents(
+      {MapStore({.hashes = {5, 6, 7}, .parent = {}, .tokens = Tokens(1, 12)}, 1, keys.bytes()),
+       MapStore({.hashes = {8}, .parent = 7, .tokens = Tokens(13, 4)})});
+  ASSERT_EQ(stores_.size(), 2u);
+  const std::vector<std::vector<MultimodalHash>> items = {
+      {}, {*MultimodalHashOf("img-2"), *MultimodalHashOf("img-1")}};
+  std::vector<LocalBlockHash> expected;
+  AppendLocalBlockHashes(Tokens(1, 12),
+                         {.block_size_tokens = 4, .block_seed = BlockSeed({}), .multimodal = items},
+                         &expected);
+  EXPECT_EQ(StoredContent(0), expected);
+  EXPECT_NE(StoredContent(0), LocalHashes(Tokens(1, 12)));
+  EXPECT_EQ(StoredContent(1), LocalHashes(Tokens(13, 4)));
+  EXPECT_EQ(Skipped(SkipReason::kMultimodal), 0u);
 }
 
 TEST_F(RankFilterTest, E11StoresNothingSinceItsOnlyBlockIsMultimodal) {

@@ -27,6 +27,20 @@ TEST(ProtoConvertTest, TokensAreBorrowedFromTheMessage) {
   EXPECT_EQ(prompt.token_ids.size(), 100u);
 }
 
+TEST(ProtoConvertTest, BlockItemsComeWithTheTokens) {
+  v1::RouteRequest message;
+  for (uint32_t token = 0; token < 8; ++token) message.mutable_token_ids()->add_ids(token);
+  message.add_block_items();
+  message.add_block_items()->add_item_hashes(UINT64_MAX);
+  auto moved = FromProto(message);
+  ASSERT_TRUE(moved.ok());
+  const RouteInput input = *std::move(moved);  // the spans must survive the move
+  const auto& prompt = std::get<TokenPrompt>(input.request.prompt);
+  ASSERT_EQ(prompt.multimodal.size(), 2u);
+  EXPECT_THAT(prompt.multimodal[0], ElementsAre());
+  EXPECT_THAT(prompt.multimodal[1], ElementsAre(MultimodalHash{UINT64_MAX}));
+}
+
 TEST(ProtoConvertTest, HashesKeepAll64Bits) {
   v1::RouteRequest message;
   message.mutable_hashes()->add_local_block_hashes(UINT64_MAX);
