@@ -8,11 +8,13 @@
 
 namespace kvrouter {
 
-// Weights of the cost formula (docs/routing.md#cost). Names, defaults and ranges are Dynamo v1.4.1's KvRouterConfig.
+// Weights of the cost formula (docs/routing.md#cost). Names, defaults and ranges are Dynamo
+// v1.4.1's KvRouterConfig.
 struct CostWeights {
-  double overlap_score_credit = 1.0;          // >= 0, finite. Credit per overlapping device block
-  double overlap_score_credit_decay = 0.0;    // >= 0, finite. How fast credit fades on busy prefill workers
-  double prefill_load_scale = 1.0;            // >= 0, finite. Weight of the prefill term
+  double overlap_score_credit = 1.0;  // >= 0, finite. Credit per overlapping device block
+  double overlap_score_credit_decay =
+      0.0;                          // >= 0, finite. How fast credit fades on busy prefill workers
+  double prefill_load_scale = 1.0;  // >= 0, finite. Weight of the prefill term
   double decode_active_request_weight = 0.0;  // >= 0, finite. Cost in blocks per active request
   double host_cache_hit_weight = 0.75;        // 0..1. Credit per block on host memory
   double disk_cache_hit_weight = 0.25;        // 0..1. Credit per block on disk or external
@@ -21,29 +23,35 @@ struct CostWeights {
 
 struct SchedulerConfig {
   CostWeights weights;
-  double router_temperature = 0.0;   // >= 0, finite. 0 = lowest cost, ties at random; else softmax over costs
-  bool track_active_blocks = true;   // count the distinct prompt blocks of live requests as decode load
-  bool track_output_blocks = false;  // count generated blocks as they are reported; needs track_active_blocks
+  double router_temperature =
+      0.0;  // >= 0, finite. 0 = lowest cost, ties at random; else softmax over costs
+  bool track_active_blocks =
+      true;  // count the distinct prompt blocks of live requests as decode load
+  bool track_output_blocks =
+      false;  // count generated blocks as they are reported; needs track_active_blocks
   bool assume_kv_reuse = true;       // false: live requests never share blocks in the ledger
   bool track_prefill_tokens = true;  // count uncached prompt tokens until prefill completes
-  // Bookings without any sign of life (prefill done, output block, keep-alive) for this long are released and counted.
-  // Checked by Router::Expire, which the daemon calls every `expiry_check_period`.
+  // Bookings without any sign of life (prefill done, output block, keep-alive) for this long are
+  // released and counted. Checked by Router::Expire, which the daemon calls every
+  // `expiry_check_period`.
   std::chrono::seconds active_request_expiry{300};      // > 0
   std::chrono::milliseconds expiry_check_period{5000};  // > 0
-  // Live bookings per partition; the next one fails with kLimitReached. Bounds memory against callers that never free.
+  // Live bookings per partition; the next one fails with kLimitReached. Bounds memory against
+  // callers that never free.
   uint64_t max_bookings = 1'000'000;  // 1..4,194,304
 };
 
 // How much of each decision is kept for explanation, metrics and logs.
 enum class DecisionDetail : uint8_t {
-  kFull,    // all candidates up to kMaxDetailedCandidates, else the best kBestCandidates and a summary
+  kFull,  // all candidates up to kMaxDetailedCandidates, else the best kBestCandidates and a summary
   kWinner,  // the chosen candidate only
 };
 
 struct RouterConfig {
   SchedulerConfig scheduler;
   DecisionDetail decision_detail = DecisionDetail::kFull;
-  // Seed of the random generator for ties and sampling; each partition derives its own from it. 0 is as good as any.
+  // Seed of the random generator for ties and sampling; each partition derives its own from it. 0
+  // is as good as any.
   uint64_t random_seed = 0;
   uint32_t max_partitions = 1024;  // 1..4096. (model, routing group) pairs
   uint32_t max_workers = 4096;     // > 0. Registered workers over all partitions

@@ -20,21 +20,24 @@ namespace kvrouter {
 // The prompt as token ids. Borrowed: must live until Submit returns.
 struct TokenPrompt {
   std::span<const TokenId> token_ids;
-  // The images and other items that touch each block (block_hash.h), each once per block; may end early. At most one entry
-  // per block, the trailing partial one included. The token ids of an item are the ones the engine puts in its place.
+  // The images and other items that touch each block (block_hash.h), each once per block; may end
+  // early. At most one entry per block, the trailing partial one included. The token ids of an item
+  // are the ones the engine puts in its place.
   std::span<const std::vector<MultimodalHash>> multimodal = {};
 };
 
 // The prompt as hashes the caller computed (block_hash.h). Borrowed like TokenPrompt.
-// REQUIRES: equal lengths (or empty sequence hashes, then they are chained here), and isl_tokens >= hashes * block size.
+// REQUIRES: equal lengths (or empty sequence hashes, then they are chained here), and
+// isl_tokens >= hashes * block size.
 struct HashPrompt {
   std::span<const LocalBlockHash> local_hashes;
   std::span<const SequenceHash> sequence_hashes;
   uint64_t isl_tokens = 0;
 };
 
-// Per-request replacements of configuration. Ranges as in SchedulerConfig; out of range fails the request.
-// Parity: Dynamo router_config_override. Its deprecated overlap_score_weight is translated by the doors.
+// Per-request replacements of configuration. Ranges as in SchedulerConfig; out of range fails the
+// request. Parity: Dynamo router_config_override. Its deprecated overlap_score_weight is translated
+// by the doors.
 struct ConfigOverride {
   std::optional<double> overlap_score_credit = {};
   std::optional<double> prefill_load_scale = {};
@@ -49,7 +52,9 @@ struct TargetSelector {
   WorkerId worker{};
   std::optional<uint32_t> dp_rank = {};  // absent: any rank
 
-  bool Matches(const Target& t) const { return t.worker == worker && (!dp_rank || *dp_rank == t.dp_rank); }
+  bool Matches(const Target& t) const {
+    return t.worker == worker && (!dp_rank || *dp_rank == t.dp_rank);
+  }
 };
 
 struct RouteRequest {
@@ -62,7 +67,7 @@ struct RouteRequest {
   bool book = true;        // false: advice, nothing is booked or counted
   ConfigOverride overrides;
   std::optional<std::vector<WorkerId>> allowed_workers;  // absent = all; empty = nobody
-  std::vector<TargetSelector> excluded;                  // e.g. targets that already failed this request
+  std::vector<TargetSelector> excluded;  // e.g. targets that already failed this request
   std::optional<TargetSelector> pinned;
   std::optional<uint64_t> expected_output_tokens;  // > 0
 };
@@ -72,8 +77,9 @@ struct ReserveRequest {
   // The prompt, the partition, the overrides. Not read: book, allowed_workers, excluded, pinned.
   RouteRequest route;
   Target target;
-  // What the target still has to compute of the prompt, <= its tokens. Absent: what the index says now.
-  // To book an earlier advice with the overlap it saw: isl_tokens - round(effective_overlap_blocks * block size).
+  // What the target still has to compute of the prompt, <= its tokens. Absent: what the index says
+  // now. To book an earlier advice with the overlap it saw: isl_tokens -
+  // round(effective_overlap_blocks * block size).
   std::optional<uint64_t> effective_prefill_tokens = {};
   // Absent: true if effective_prefill_tokens is given, else the override, else the configuration.
   std::optional<bool> track_prefill_tokens = {};
@@ -81,7 +87,8 @@ struct ReserveRequest {
 
 // ---- What is answered ----------------------------------------------------------------------------------------------
 
-// How the request is to be served. More plans (remote prefill, migrate) join with the gate and the planner.
+// How the request is to be served. More plans (remote prefill, migrate) join with the gate and the
+// planner.
 enum class Plan : uint8_t { kLocal };
 std::string_view PlanName(Plan plan);
 
@@ -96,22 +103,23 @@ enum class DecisionReason : uint8_t {
 inline constexpr int kDecisionReasonCount = 5;
 std::string_view DecisionReasonName(DecisionReason reason);
 
-// One candidate's terms. All are in blocks (doubles: tiers weigh fractions); docs/routing.md#cost has the formula.
+// One candidate's terms. All are in blocks (doubles: tiers weigh fractions); docs/routing.md#cost
+// has the formula.
 struct CandidateCost {
   Target target;
-  double device_overlap_blocks = 0;   // contiguous from the start, on device
-  double host_overlap_blocks = 0;     // further blocks on host memory
-  double disk_overlap_blocks = 0;     // further blocks on disk or external
-  double shared_overlap_blocks = 0;   // shared-cache hits beyond the device prefix
+  double device_overlap_blocks = 0;     // contiguous from the start, on device
+  double host_overlap_blocks = 0;       // further blocks on host memory
+  double disk_overlap_blocks = 0;       // further blocks on disk or external
+  double shared_overlap_blocks = 0;     // shared-cache hits beyond the device prefix
   double effective_overlap_blocks = 0;  // tier-weighted; the figure of the hit metrics
-  double credit_blocks = 0;           // what is subtracted for overlap
-  double raw_prefill_blocks = 0;      // pending prefill work incl. this prompt, before credit
-  double prefill_cost_blocks = 0;     // after credit, clamp and scale
-  double decode_blocks = 0;           // active + additional, after credit on the decode branch
-  double request_cost_blocks = 0;     // decode_active_request_weight * active requests
+  double credit_blocks = 0;             // what is subtracted for overlap
+  double raw_prefill_blocks = 0;        // pending prefill work incl. this prompt, before credit
+  double prefill_cost_blocks = 0;       // after credit, clamp and scale
+  double decode_blocks = 0;             // active + additional, after credit on the decode branch
+  double request_cost_blocks = 0;       // decode_active_request_weight * active requests
   double taint_multiplier = 1.0;
-  double cost_blocks = 0;             // what is compared
-  uint64_t active_prefill_tokens = 0;   // load inputs, as seen under the lock
+  double cost_blocks = 0;              // what is compared
+  uint64_t active_prefill_tokens = 0;  // load inputs, as seen under the lock
   double active_decode_blocks = 0;
   uint64_t additional_decode_blocks = 0;
   uint64_t active_requests = 0;
@@ -147,13 +155,15 @@ struct FilteredTarget {
 
 inline constexpr size_t kMaxFilteredTargets = 64;
 
-// What the costs of a decision were computed with: configuration with the request's overrides applied, and the one input
-// of the formula that is the same for all candidates. With a CandidateCost everything docs/routing.md#cost needs.
+// What the costs of a decision were computed with: configuration with the request's overrides
+// applied, and the one input of the formula that is the same for all candidates. With a
+// CandidateCost everything docs/routing.md#cost needs.
 struct DecisionWeights {
   CostWeights cost;
   bool track_prefill_tokens = true;
   bool assume_kv_reuse = true;
-  uint64_t least_active_prefill_tokens = 0;  // over the candidates; the credit decay measures from it
+  uint64_t least_active_prefill_tokens =
+      0;  // over the candidates; the credit decay measures from it
 };
 
 struct RouteDecision {
@@ -170,33 +180,38 @@ struct RouteDecision {
   // The prompt, measured.
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 0;
-  uint64_t isl_blocks = 0;   // ceil(isl_tokens / block size): the denominator of Dynamo's hit metrics
+  uint64_t isl_blocks =
+      0;  // ceil(isl_tokens / block size): the denominator of Dynamo's hit metrics
   uint64_t full_blocks = 0;  // floor: what can be cached at all
 
   // The overlap on the chosen target.
-  double effective_overlap_blocks = 0;     // keeps its fraction
-  uint64_t overlap_blocks = 0;             // rounded half away from zero, as Dynamo reports it
-  uint64_t expected_engine_hit_tokens = 0;  // what the engine will count: capped at floor((isl - 1) / block) blocks
+  double effective_overlap_blocks = 0;  // keeps its fraction
+  uint64_t overlap_blocks = 0;          // rounded half away from zero, as Dynamo reports it
+  uint64_t expected_engine_hit_tokens =
+      0;  // what the engine will count: capped at floor((isl - 1) / block) blocks
   // The best overlap among all targets of the partition, eligible or not, and where.
   double best_overlap_blocks = 0;
   std::optional<Target> best_overlap_target;
-  // The best effective overlap among the candidates, and where (the chosen target if it is among the best). What the
-  // choice gave up of it for the sake of load: best available - chosen, in blocks, >= 0. With a pin nothing else was
-  // available, so nothing is given up.
+  // The best effective overlap among the candidates, and where (the chosen target if it is among
+  // the best). What the choice gave up of it for the sake of load: best available - chosen, in
+  // blocks, >= 0. With a pin nothing else was available, so nothing is given up.
   double best_available_overlap_blocks = 0;
   std::optional<Target> best_available_overlap_target;
   double regret_blocks = 0;
 
   // Why.
-  std::vector<CandidateCost> candidates;  // ascending cost when truncated; else in target order. See DecisionDetail
+  std::vector<CandidateCost>
+      candidates;  // ascending cost when truncated; else in target order. See DecisionDetail
   uint32_t candidate_count = 0;
   CandidateSummary omitted;
   FilterCounts filtered;
-  std::vector<FilteredTarget> filtered_targets;  // ascending target, the first kMaxFilteredTargets; kFull only
+  std::vector<FilteredTarget>
+      filtered_targets;  // ascending target, the first kMaxFilteredTargets; kFull only
   DecisionWeights weights;
   uint32_t tie_size = 1;
   double temperature = 0;
-  double draw = 0;  // the uniform number in [0, 1) used for the tie or the sample; 0 if none was drawn
+  double draw =
+      0;  // the uniform number in [0, 1) used for the tie or the sample; 0 if none was drawn
 };
 
 }  // namespace kvrouter

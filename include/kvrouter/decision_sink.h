@@ -5,10 +5,12 @@
 
 namespace kvrouter {
 
-// Told of every decision: exactly once per request when it books, and once per advice (decision.booked == false, which
-// hit metrics ignore). Implemented by the metrics and the decision log.
+// Told of every decision: exactly once per request when it books, and once per advice
+// (decision.booked == false, which hit metrics ignore). Implemented by the metrics and the decision
+// log.
 //
-// Thread safety: called concurrently, on the thread that decided, never under a lock of the core. Must not block.
+// Thread safety: called concurrently, on the thread that decided, never under a lock of the core.
+// Must not block.
 class DecisionSink {
  public:
   virtual ~DecisionSink() = default;

@@ -8,26 +8,27 @@
 
 namespace kvrouter {
 
-// Why a call failed. The status code alone is ambiguous (three of these are RESOURCE_EXHAUSTED), so every error of the
-// core and the service carries one; doors put it on their wire (gRPC: kvrouter.v1.ErrorDetail.reason).
+// Why a call failed. The status code alone is ambiguous (three of these are RESOURCE_EXHAUSTED), so
+// every error of the core and the service carries one; doors put it on their wire (gRPC:
+// kvrouter.v1.ErrorDetail.reason).
 enum class ErrorReason : uint8_t {
   kUnspecified,
-  kInvalidRequest,     // malformed: what, value and limit are in the message
-  kTooLarge,           // over a size limit
-  kNoWorkers,          // the partition has no worker that could serve this
-  kAllOverloaded,      // there are eligible workers, all of them overloaded
+  kInvalidRequest,  // malformed: what, value and limit are in the message
+  kTooLarge,        // over a size limit
+  kNoWorkers,       // the partition has no worker that could serve this
+  kAllOverloaded,   // there are eligible workers, all of them overloaded
   kPinnedOverloaded,
   kPinnedNotAllowed,   // the pin names a worker outside the allowed set
   kPinnedUnavailable,  // unknown, draining, or rank out of range
   kQueueLimit,
-  kUnknownPartition,   // no worker was ever registered for this model and routing group
-  kUnknownRequest,     // no live booking under this request id
-  kDuplicateRequest,   // a booking of this id is live; details carry the original decision
+  kUnknownPartition,  // no worker was ever registered for this model and routing group
+  kUnknownRequest,    // no live booking under this request id
+  kDuplicateRequest,  // a booking of this id is live; details carry the original decision
   kUnknownWorker,
-  kBlockSizeConflict,  // the partition has another block size
+  kBlockSizeConflict,    // the partition has another block size
   kIncarnationConflict,  // the call speaks for an older life of the worker
   kShuttingDown,
-  kLimitReached,       // one of our bounded containers is full; the message names it
+  kLimitReached,  // one of our bounded containers is full; the message names it
 };
 
 // Letters-only name as it appears on wires and in labels, e.g. "all_overloaded".

@@ -10,11 +10,12 @@
 
 namespace kvrouter {
 
-// KV-cache events as the index understands them: already decoded, filtered to full blocks of full-attention groups,
-// with content hashes computed. Producers: src/feed (raw engine events), later the Dynamo event plane.
+// KV-cache events as the index understands them: already decoded, filtered to full blocks of
+// full-attention groups, with content hashes computed. Producers: src/feed (raw engine events),
+// later the Dynamo event plane.
 
 struct StoredBlock {
-  EngineHash engine_hash{};   // the engine's handle, used by later removals and as parent
+  EngineHash engine_hash{};     // the engine's handle, used by later removals and as parent
   LocalBlockHash local_hash{};  // content, used by lookups
 };
 
@@ -39,22 +40,23 @@ enum class StoreCounting : uint8_t {
 
 struct KvEvent {
   Target target;
-  Incarnation incarnation{};  // of the worker that said it; the partition drops events of another life
+  Incarnation
+      incarnation{};  // of the worker that said it; the partition drops events of another life
   StorageTier tier = StorageTier::kDevice;
   StoreCounting counting = StoreCounting::kCounted;
   uint64_t event_id = 0;  // sequence number or event id of the source; diagnostics only here
   std::variant<Stored, Removed, Cleared> data;
 };
 
-// First problem of an event. Names on the wire are Dynamo's (`status` label of kv_cache_events_applied); the last two are
-// ours.
+// First problem of an event. Names on the wire are Dynamo's (`status` label of
+// kv_cache_events_applied); the last two are ours.
 enum class ApplyStatus : uint8_t {
   kOk,
   kParentBlockNotFound,  // stored: the parent is not held by this (worker, rank); nothing was stored
   kBlockNotFound,        // removed: at least one hash unknown; the others were removed
-  kInvalidBlock,         // stored: a hash twice, equal to its parent, or already naming another position; nothing stored
-  kStaleIncarnation,     // the worker has a newer life
-  kUnknownWorker,        // no such worker, or dp_rank outside its range
+  kInvalidBlock,  // stored: a hash twice, equal to its parent, or already naming another position; nothing stored
+  kStaleIncarnation,  // the worker has a newer life
+  kUnknownWorker,     // no such worker, or dp_rank outside its range
 };
 inline constexpr int kApplyStatusCount = 6;
 

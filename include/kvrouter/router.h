@@ -21,15 +21,16 @@
 
 namespace kvrouter {
 
-// The only door into the core. It holds one partition per (model_name, routing_group); a partition is an index of the
-// blocks its workers hold plus a scheduler that knows their load.
+// The only door into the core. It holds one partition per (model_name, routing_group); a partition
+// is an index of the blocks its workers hold plus a scheduler that knows their load.
 //
 //   Submit ──> identify ─> overlap ─> eligible ─> score ─> book ─> report ──> RouteDecision
 //                             ▲                              │
 //   Apply (KV events) ── index │                              └─ load ledger ── PrefillComplete, OutputBlock, Finish
 //
-// Thread safety: thread-safe. Overlap look-ups run concurrently with each other; pick and book are one critical section
-// per partition. Owns no thread, reads no clock, does no I/O: `now` comes from the caller and must not go back.
+// Thread safety: thread-safe. Overlap look-ups run concurrently with each other; pick and book are
+// one critical section per partition. Owns no thread, reads no clock, does no I/O: `now` comes from
+// the caller and must not go back.
 
 // A snapshot of one target's load.
 struct TargetLoad {
@@ -62,10 +63,11 @@ struct TargetPotentialLoad {
   Incarnation incarnation{};
   WorkerRole role = WorkerRole::kAggregated;
   bool draining = false;
-  uint64_t overlap_blocks = 0;            // of the prompt, on device
-  uint64_t potential_prefill_tokens = 0;  // active + uncached; active alone if prefill is not tracked
-  double potential_decode_blocks = 0;     // active + the prompt's blocks not live there yet
-  uint64_t active_requests = 0;           // without this one
+  uint64_t overlap_blocks = 0;  // of the prompt, on device
+  uint64_t potential_prefill_tokens =
+      0;                               // active + uncached; active alone if prefill is not tracked
+  double potential_decode_blocks = 0;  // active + the prompt's blocks not live there yet
+  uint64_t active_requests = 0;        // without this one
 };
 
 // Overlap of one prompt on one target, advice only.
@@ -78,7 +80,8 @@ struct DumpCounts {
   uint64_t events = 0;
   uint64_t blocks = 0;          // (target, block) pairs in the events
   uint64_t omitted_blocks = 0;  // pairs left out because they lie behind a hole
-  bool complete = true;         // false: the receiver stopped it; the figures are those of what was read until then
+  bool complete =
+      true;  // false: the receiver stopped it; the figures are those of what was read until then
 };
 
 class Router {
@@ -100,18 +103,20 @@ class Router {
 
   // ---- Requests ----
 
-  // Decides, and books if request.book. Errors carry an ErrorReason: kInvalidRequest, kTooLarge, kNoWorkers,
-  // kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached.
-  // The booking's id is in the decision; the caller owns it and must Finish it exactly once.
+  // Decides, and books if request.book. Errors carry an ErrorReason: kInvalidRequest, kTooLarge,
+  // kNoWorkers, kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached. The booking's id is in
+  // the decision; the caller owns it and must Finish it exactly once.
   absl::StatusOr<Submission> Submit(const RouteRequest& request, MonotonicTime now);
 
-  // Books on the target the caller names, without picking; never waits, may overload it. The decision says kPinned, and
-  // its overlap is isl_tokens - effective_prefill_tokens if that was given, else what the index says. The sink hears of
-  // it once, as of any booking. Errors as Submit for a request pinned to the target, and kInvalidRequest for more
-  // effective_prefill_tokens than prompt tokens.
+  // Books on the target the caller names, without picking; never waits, may overload it. The
+  // decision says kPinned, and its overlap is isl_tokens - effective_prefill_tokens if that was
+  // given, else what the index says. The sink hears of it once, as of any booking. Errors as Submit
+  // for a request pinned to the target, and kInvalidRequest for more effective_prefill_tokens than
+  // prompt tokens.
   absl::StatusOr<RouteDecision> Reserve(const ReserveRequest& request, MonotonicTime now);
 
-  // Decisions of waiting requests that became possible. Call after anything that frees load, and on a timer.
+  // Decisions of waiting requests that became possible. Call after anything that frees load, and on
+  // a timer.
   std::vector<Resolved> Pump(MonotonicTime now);
 
   // A waiting request leaves. False if the ticket is unknown or already resolved.
@@ -121,16 +126,19 @@ class Router {
   // left); every call but Finish is a sign of life. ----
 
   bool PrefillComplete(BookingId booking, MonotonicTime now);
-  // `output_tokens` generated so far, cumulative; when it crosses a block boundary and output tracking is on, one block is
-  // added. `decay_fraction` in [0, 1] replaces the fraction derived from expected_output_tokens.
-  bool OutputTokens(BookingId booking, uint64_t output_tokens, std::optional<double> decay_fraction, MonotonicTime now);
+  // `output_tokens` generated so far, cumulative; when it crosses a block boundary and output
+  // tracking is on, one block is added. `decay_fraction` in [0, 1] replaces the fraction derived
+  // from expected_output_tokens.
+  bool OutputTokens(BookingId booking, uint64_t output_tokens, std::optional<double> decay_fraction,
+                    MonotonicTime now);
   // One more generated block, for callers that count blocks (HTTP /output_block).
   bool OutputBlock(BookingId booking, std::optional<double> decay_fraction, MonotonicTime now);
   bool KeepAlive(BookingId booking, MonotonicTime now);
   bool Finish(BookingId booking, MonotonicTime now);
 
-  // Whether the booking is live, without being a sign of life itself: how the service finds records whose booking left
-  // with its worker. Cheap (one look-up); called for every live record every few seconds.
+  // Whether the booking is live, without being a sign of life itself: how the service finds records
+  // whose booking left with its worker. Cheap (one look-up); called for every live record every few
+  // seconds.
   bool IsLive(BookingId booking) const;
 
   // Releases bookings that showed no sign of life for active_request_expiry; returns them.
@@ -142,10 +150,11 @@ class Router {
 
   // ---- Workers ----
 
-  // Adds a worker, or replaces what is known of it. Keeps index and load when the incarnation is unchanged; a new
-  // incarnation starts empty and voids the bookings of the old one. A change of partition is a removal and an addition.
-  // Errors: kInvalidRequest; kBlockSizeConflict (FAILED_PRECONDITION) when the partition has another block size and this
-  // worker is not its only one (the old record stays); kIncarnationConflict for an older incarnation; kLimitReached.
+  // Adds a worker, or replaces what is known of it. Keeps index and load when the incarnation is
+  // unchanged; a new incarnation starts empty and voids the bookings of the old one. A change of
+  // partition is a removal and an addition. Errors: kInvalidRequest; kBlockSizeConflict
+  // (FAILED_PRECONDITION) when the partition has another block size and this worker is not its only
+  // one (the old record stays); kIncarnationConflict for an older incarnation; kLimitReached.
   absl::Status UpsertWorker(const WorkerSpec& spec);
 
   // Forgets the worker: its blocks (memory returns), its load and its bookings. False if unknown.
@@ -156,17 +165,19 @@ class Router {
   std::vector<PartitionSnapshot> Snapshot() const;
   // Overlap per target, for targets with at least one block. Errors as Submit.
   absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;
-  // Of all targets of the partition, ascending, whatever the request allows, excludes or pins. Advice: books nothing and
-  // tells the sink nothing. Errors as Submit.
-  absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(const RouteRequest& request) const;
+  // Of all targets of the partition, ascending, whatever the request allows, excludes or pins.
+  // Advice: books nothing and tells the sink nothing. Errors as Submit.
+  absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(
+      const RouteRequest& request) const;
 
-  // What the partition's workers hold, as stored events (StoreCounting::kSet, event ids 0, 1, 2, ...), target by target
-  // and parents before children. If nothing changes meanwhile, applying them in order to a Router with the same workers
-  // and no blocks gives the same overlap for every prompt. If blocks come and go meanwhile, each event is still true of
-  // the moment it was read. Blocks behind a hole score nothing and have no parent to name: left out and counted. How often
-  // a block was stored is left out, too.
-  // `emit` gets the events in the calling thread, never under a lock of the core, and stops the dump by returning false.
-  // Lookups and events go on between steps of a few hundred blocks. Error: kUnknownPartition.
+  // What the partition's workers hold, as stored events (StoreCounting::kSet, event ids 0, 1, 2,
+  // ...), target by target and parents before children. If nothing changes meanwhile, applying them
+  // in order to a Router with the same workers and no blocks gives the same overlap for every
+  // prompt. If blocks come and go meanwhile, each event is still true of the moment it was read.
+  // Blocks behind a hole score nothing and have no parent to name: left out and counted. How often
+  // a block was stored is left out, too. `emit` gets the events in the calling thread, never under
+  // a lock of the core, and stops the dump by returning false. Lookups and events go on between
+  // steps of a few hundred blocks. Error: kUnknownPartition.
   absl::StatusOr<DumpCounts> Dump(std::string_view model_name, std::string_view routing_group,
                                   const std::function<bool(const KvEvent&)>& emit) const;
 

@@ -14,12 +14,12 @@ namespace kvrouter {
 // A worker (one engine deployment with >= 1 data-parallel ranks), chosen by whoever registers it.
 enum class WorkerId : uint64_t {};
 
-// One life of a worker. A restart under the same WorkerId is a new incarnation; whatever an older one still says
-// (events, releases) is void. 0 is never a live incarnation.
+// One life of a worker. A restart under the same WorkerId is a new incarnation; whatever an older
+// one still says (events, releases) is void. 0 is never a live incarnation.
 enum class Incarnation : uint64_t {};
 
-// Hash of one block's tokens together with LoRA name, cache salt and multimodal identity; independent of position.
-// Equal on all workers for equal content. See block_hash.h.
+// Hash of one block's tokens together with LoRA name, cache salt and multimodal identity;
+// independent of position. Equal on all workers for equal content. See block_hash.h.
 enum class LocalBlockHash : uint64_t {};
 
 // Identity of an image or another item that is no text. Equal for equal content. See block_hash.h.
@@ -28,8 +28,8 @@ enum class MultimodalHash : uint64_t {};
 // Chained hash: names a block and everything before it. See block_hash.h.
 enum class SequenceHash : uint64_t {};
 
-// The engine's own name for a block, opaque, meaningful only within one (worker, dp_rank): engines may seed their
-// hashes at random. Never compared across workers. 0 is a valid value.
+// The engine's own name for a block, opaque, meaningful only within one (worker, dp_rank): engines
+// may seed their hashes at random. Never compared across workers. 0 is a valid value.
 enum class EngineHash : uint64_t {};
 
 // A booking inside the load ledger, unique for the life of the Router. kNoBooking = 0.
@@ -58,8 +58,8 @@ struct Target {
 enum class StorageTier : uint8_t { kDevice, kHostPinned, kDisk, kExternal };
 inline constexpr int kStorageTierCount = 4;
 
-// Time as the core sees it: handed in by the caller, nanoseconds since an arbitrary fixed point, never going back.
-// The core reads no clock.
+// Time as the core sees it: handed in by the caller, nanoseconds since an arbitrary fixed point,
+// never going back. The core reads no clock.
 using MonotonicTime = std::chrono::nanoseconds;
 
 }  // namespace kvrouter

@@ -12,7 +12,8 @@ namespace kvrouter {
 
 enum class WorkerRole : uint8_t { kAggregated, kPrefill, kDecode };
 
-// `worker_type` label of Dynamo's metrics: "prefill" or "decode"; an aggregated worker counts as "decode".
+// `worker_type` label of Dynamo's metrics: "prefill" or "decode"; an aggregated worker counts as
+// "decode".
 inline std::string_view WorkerTypeLabel(WorkerRole role) {
   return role == WorkerRole::kPrefill ? "prefill" : "decode";
 }
@@ -31,14 +32,14 @@ struct WorkerSpec {
   Incarnation incarnation{};  // > 0 once registered
   std::string model_name = "default";
   std::string routing_group = "default";
-  std::string address;            // where callers dispatch, e.g. http://10.0.0.1:8000; opaque to us
+  std::string address;  // where callers dispatch, e.g. http://10.0.0.1:8000; opaque to us
   uint32_t block_size_tokens = 0;  // > 0; equal for all workers of a partition
   uint32_t dp_start_rank = 0;
   uint32_t dp_size = 1;  // 1..kMaxDpSize
   WorkerRole role = WorkerRole::kAggregated;
-  bool draining = false;  // no new picks; bookings stay
-  uint64_t total_kv_blocks = 0;         // per rank; 0 = unknown
-  uint64_t max_num_batched_tokens = 0;  // 0 = unknown
+  bool draining = false;                      // no new picks; bookings stay
+  uint64_t total_kv_blocks = 0;               // per rank; 0 = unknown
+  uint64_t max_num_batched_tokens = 0;        // 0 = unknown
   std::map<uint32_t, EventEndpoints> events;  // by dp_rank
 
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;

@@ -48,7 +48,8 @@ std::optional<double> Ratio(const std::vector<Sample>& samples, const HitRate& r
   return SumOf(samples, rate.numerator).value_or(0) / denominator;
 }
 
-// Series that belong to one target. Worker ids as numbers first, so that worker 9 comes before worker 10.
+// Series that belong to one target. Worker ids as numbers first, so that worker 9 comes before
+// worker 10.
 struct TargetId {
   uint64_t worker_id = 0;
   uint64_t dp_rank = 0;

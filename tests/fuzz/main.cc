@@ -1,5 +1,5 @@
-// Replays a corpus through a fuzz target in ordinary builds, so that every kept crash input is a regression test and the
-// targets cannot rot. Usage: fuzz_x DIR_OR_FILE...
+// Replays a corpus through a fuzz target in ordinary builds, so that every kept crash input is a
+// regression test and the targets cannot rot. Usage: fuzz_x DIR_OR_FILE...
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +14,8 @@ namespace {
 
 int Replay(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in),
+                                   std::istreambuf_iterator<char>()};
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   return 1;
 }

@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
-// The header-inlined build of xxHash: a call per 16-token block would cost as much as the hash itself.
+// The header-inlined build of xxHash: a call per 16-token block would cost as much as the hash
+// itself.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -15,7 +16,8 @@ namespace {
 
 constexpr uint64_t kBaseSeed = 1337;
 
-// Tokens and hashes are hashed as little-endian bytes; on the machines we build for that is their memory.
+// Tokens and hashes are hashed as little-endian bytes; on the machines we build for that is their
+// memory.
 static_assert(std::endian::native == std::endian::little);
 
 }  // namespace

@@ -93,9 +93,9 @@ class BlockIndex {
   void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out) const;
 
   // What a target holds, as stored events that rebuild it: parents before children, at most
-  // kDumpBlocksPerEvent blocks per event, every name of every block. `emit` is called without a lock
-  // and stops the dump by returning false; between two short steps lookups and events go on. If
-  // nothing changes meanwhile, a target without blocks that applies them scores as this one on
+  // kDumpBlocksPerEvent blocks per event, every name of every block. `emit` is called without a
+  // lock and stops the dump by returning false; between two short steps lookups and events go on.
+  // If nothing changes meanwhile, a target without blocks that applies them scores as this one on
   // every query. If something does, each event is still true of the moment it was read.
   //
   // Blocks behind a hole score nothing and have no parent to name, so they are left out and

@@ -47,8 +47,8 @@ class ProbeTable {
     ++size_;
   }
 
-  // Visits entries in key order from `key` on, at most `limit` of them. The key to go on from, which
-  // stays right whatever changes in between; absent when all were visited. REQUIRES: keys are
+  // Visits entries in key order from `key` on, at most `limit` of them. The key to go on from,
+  // which stays right whatever changes in between; absent when all were visited. REQUIRES: keys are
   // unique.
   template <typename Visit>
   std::optional<Key> Scan(Key key, uint32_t limit, Visit visit) const {

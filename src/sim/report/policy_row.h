@@ -23,8 +23,8 @@ struct PolicyRow {
   // when they computed.
   std::optional<double> router_token_weighted;
   std::optional<double> engine_token_weighted;
-  // Predicted blocks over ceil(prompt / block): Dynamo's counters. What the engines found over full blocks only: the published
-  // tables.
+  // Predicted blocks over ceil(prompt / block): Dynamo's counters. What the engines found over full
+  // blocks only: the published tables.
   std::optional<double> router_block_weighted;
   std::optional<double> full_block_hit;
   // Mean of the per-request ratios: the figure that hides long prompts.

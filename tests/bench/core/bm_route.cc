@@ -1,6 +1,7 @@
-// What explanations cost: Route and Free through the service with everything behind a decision kept (decision_detail=full
-// and the ring of recent decisions, the defaults) beside the winner alone and no ring. The claim is the ratio of the two
-// in one run; compare CPU times of --benchmark_repetitions with --benchmark_enable_random_interleaving.
+// What explanations cost: Route and Free through the service with everything behind a decision kept
+// (decision_detail=full and the ring of recent decisions, the defaults) beside the winner alone and
+// no ring. The claim is the ratio of the two in one run; compare CPU times of
+// --benchmark_repetitions with --benchmark_enable_random_interleaving.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -15,7 +15,8 @@
 
 namespace kvrouter {
 
-// What BlockIndex has to beat. Both know 64 workers as bits of a word, keep no counts and check nothing, so they do less.
+// What BlockIndex has to beat. Both know 64 workers as bits of a word, keep no counts and check
+// nothing, so they do less.
 
 // A query in both forms; the router has the sequence hashes anyway, for its load ledger.
 struct BenchQuery {

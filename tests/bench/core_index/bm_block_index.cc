@@ -1,5 +1,6 @@
-// The block index against a flat table and a trie with a node per block, in one run: compare within one run only.
-// Arguments: conversations (about 290 new blocks each), then 0 = workers hash alike, 1 = each with a seed of its own.
+// The block index against a flat table and a trie with a node per block, in one run: compare within
+// one run only. Arguments: conversations (about 290 new blocks each), then 0 = workers hash alike,
+// 1 = each with a seed of its own.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -38,7 +39,8 @@ BenchQuery QueryFor(const Workload& workload, size_t conversation) {
   return {c.contents, c.sequence};
 }
 
-// Stores everything into an empty index. interleaved: round robin over all sequences, one block per event.
+// Stores everything into an empty index. interleaved: round robin over all sequences, one block per
+// event.
 template <typename Index>
 void Store(benchmark::State& state, bool interleaved) {
   const Workload& workload = TheWorkload(state);
@@ -96,7 +98,8 @@ void BM_LookupInterleaved1(benchmark::State& state) {
   Lookup<Index>(state, true);
 }
 
-// Steady state of full caches: a random holding loses its last 64 blocks, one event, and gets them back, one event.
+// Steady state of full caches: a random holding loses its last 64 blocks, one event, and gets them
+// back, one event.
 template <typename Index>
 void BM_Churn(benchmark::State& state) {
   const Workload& workload = TheWorkload(state);
@@ -116,7 +119,8 @@ void BM_Churn(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 128);
 }
 
-// Latency of single lookups while another thread removes and stores without a pause, 64 blocks per event.
+// Latency of single lookups while another thread removes and stores without a pause, 64 blocks per
+// event.
 void BM_LookupWhileEventsPourIn(benchmark::State& state) {
   const Workload& workload = TheWorkload(state);
   Tree index;

@@ -14,8 +14,8 @@
 
 namespace kvrouter {
 
-// Conversations of 64-512 blocks behind 64 shared system prompts of 16-64 blocks, on 64 workers; each conversation is
-// held by 1-3 workers up to differing lengths. Seeded: the same in every run.
+// Conversations of 64-512 blocks behind 64 shared system prompts of 16-64 blocks, on 64 workers;
+// each conversation is held by 1-3 workers up to differing lengths. Seeded: the same in every run.
 struct Workload {
   static constexpr uint64_t kWorkers = 64;
 
@@ -91,7 +91,8 @@ struct Workload {
       removed.engine_hashes.push_back(NameOf(holding, holding.blocks - 1 - b));
   }
 
-  // Stores everything; each sequence `chunk` blocks at a time. Interleaved: round robin over all sequences.
+  // Stores everything; each sequence `chunk` blocks at a time. Interleaved: round robin over all
+  // sequences.
   template <typename Index>
   uint64_t StoreAll(bool interleaved, uint32_t chunk, Index* index) const {
     KvEvent event;

@@ -1,5 +1,6 @@
-// What a decision costs behind gRPC. Client and server share this process, so CPU figures hold both; the claim is the ratio
-// to BM_GrpcEmptyCall, a call that does nothing, in the same run. Benchmark's Time is per call of one closed-loop client.
+// What a decision costs behind gRPC. Client and server share this process, so CPU figures hold
+// both; the claim is the ratio to BM_GrpcEmptyCall, a call that does nothing, in the same run.
+// Benchmark's Time is per call of one closed-loop client.
 #include <benchmark/benchmark.h>
 #include <grpcpp/grpcpp.h>
 
@@ -19,7 +20,8 @@ constexpr int kWorkers = 8;
 constexpr uint32_t kBlockTokens = 16;
 constexpr uint64_t kWarmBlocks = 800;
 
-// One daemon's worth of doors for all benchmarks: 8 workers, each holding the first 800 blocks of the prompt.
+// One daemon's worth of doors for all benchmarks: 8 workers, each holding the first 800 blocks of
+// the prompt.
 struct Daemon {
   Router router{RouterConfig(), nullptr};
   WorkerRegistry registry{&router};

@@ -344,8 +344,9 @@ TEST_F(GrpcServerTest, MessageOverTheLimitIsResourceExhausted) {
   ExpectNoLoad();
 }
 
-// Whoever gives up before the answer is there leaves no booking behind that nobody will ever free. The decision is held
-// up until the caller has left; how soon the server hears of that is up to the kernel, so the hold grows until it does.
+// Whoever gives up before the answer is there leaves no booking behind that nobody will ever free.
+// The decision is held up until the caller has left; how soon the server hears of that is up to the
+// kernel, so the hold grows until it does.
 TEST_F(GrpcServerTest, CallCancelledBeforeItsAnswerKeepsNoBooking) {
   RegisterWorkers(1);
   uint64_t attempts = 0;

@@ -1,5 +1,5 @@
-// A daemon reduced to its gRPC doors, for clients in other languages: prints the address it listens on and serves until
-// its standard input ends.
+// A daemon reduced to its gRPC doors, for clients in other languages: prints the address it listens
+// on and serves until its standard input ends.
 #include <cstdio>
 #include <string>
 

@@ -18,8 +18,9 @@ using std::chrono::seconds;
 constexpr uint32_t kBlockSize = 4;
 constexpr seconds kExpiry{300};
 
-// A list of live requests and loops over it, written from the specification (dynamo-core 4.6) and sharing no code with
-// LoadLedger. Weights are binary fractions of a block, which both sides represent exactly.
+// A list of live requests and loops over it, written from the specification (dynamo-core 4.6) and
+// sharing no code with LoadLedger. Weights are binary fractions of a block, which both sides
+// represent exactly.
 class NaiveLedger {
  public:
   struct Request {

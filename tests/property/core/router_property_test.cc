@@ -17,7 +17,8 @@ using namespace testing;  // NOLINT: the builders
 
 using Blocks = std::vector<LocalBlockHash>;
 
-// What the router should know, as sets and loops: which prefixes each worker holds, which requests are live where.
+// What the router should know, as sets and loops: which prefixes each worker holds, which requests
+// are live where.
 struct NaiveFleet {
   struct Live {
     uint64_t worker = 0;
@@ -50,7 +51,8 @@ struct NaiveFleet {
     }
     return tokens;
   }
-  // Defaults: (pending prefill + prompt) / B - overlap, and the distinct blocks with this prompt's added.
+  // Defaults: (pending prefill + prompt) / B - overlap, and the distinct blocks with this prompt's
+  // added.
   double Cost(uint64_t worker, const Blocks& prompt, uint64_t isl_tokens) const {
     auto distinct = LiveBlocks(worker);
     for (size_t n = 1; n <= prompt.size(); ++n) distinct.insert(Prefix(prompt, n));

@@ -27,8 +27,9 @@ std::vector<TokenId> APrompt(std::mt19937_64& random) {
   return tokens;
 }
 
-// Everything at once: routing, all life-cycle calls, events, workers that come, change, move and go, snapshots, expiry.
-// Run under ThreadSanitizer; the assertions are what must hold in any interleaving.
+// Everything at once: routing, all life-cycle calls, events, workers that come, change, move and
+// go, snapshots, expiry. Run under ThreadSanitizer; the assertions are what must hold in any
+// interleaving.
 TEST(RouterThreadsTest, NothingIsLostOrCountedTwiceWhenEverythingHappensAtOnce) {
   RecordingSink sink;
   Router router(RouterConfig{}, &sink);
@@ -91,7 +92,8 @@ TEST(RouterThreadsTest, NothingIsLostOrCountedTwiceWhenEverythingHappensAtOnce) 
       }
     }
   };
-  // Worker 3 restarts and changes shape, worker 4 moves between partitions, worker 5 comes and goes.
+  // Worker 3 restarts and changes shape, worker 4 moves between partitions, worker 5 comes and
+  // goes.
   const auto change = [&] {
     uint64_t incarnation = 1;
     while (!stop) {

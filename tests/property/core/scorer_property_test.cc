@@ -12,7 +12,8 @@
 namespace kvrouter {
 namespace {
 
-// The formula of dynamo-core 4.1, line by line, in its own words; shares nothing with ScoreCandidate.
+// The formula of dynamo-core 4.1, line by line, in its own words; shares nothing with
+// ScoreCandidate.
 double NaiveCost(const CandidateInput& w, const ScoreContext& r) {
   const double B = r.block_size_tokens;
   const double isl = static_cast<double>(r.isl_tokens);
@@ -166,7 +167,8 @@ TEST(PickPropertyTest, TiesAreUniformByChiSquare) {
     const double expected = static_cast<double>(kDraws) / static_cast<double>(ties);
     double chi_square = 0;
     for (const int count : counts) chi_square += (count - expected) * (count - expected) / expected;
-    // Mean k-1, deviation sqrt(2(k-1)): 6 deviations above is far beyond p = 0.0001 for every k here.
+    // Mean k-1, deviation sqrt(2(k-1)): 6 deviations above is far beyond p = 0.0001 for every k
+    // here.
     const double degrees = static_cast<double>(ties - 1);
     EXPECT_LT(chi_square, degrees + 6 * std::sqrt(2 * degrees)) << "ties=" << ties;
   }

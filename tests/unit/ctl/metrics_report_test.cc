@@ -14,7 +14,8 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-// The two requests that show why the weightings differ: 1 block with no hit, 100 blocks with 99 hits.
+// The two requests that show why the weightings differ: 1 block with no hit, 100 blocks with 99
+// hits.
 constexpr char kScrape[] = R"(# HELP dynamo_component_router_kv_hit_rate ratio per request
 # TYPE dynamo_component_router_kv_hit_rate histogram
 dynamo_component_router_kv_hit_rate_bucket{router_id="1",le="0"} 1

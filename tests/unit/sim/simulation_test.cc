@@ -47,8 +47,8 @@ PolicyFigures FiguresOf(const Trace& trace, const SimulationConfig& config) {
 }
 
 TEST(SimulationTest, BlocksAreVisibleToTheRouterWhenPrefillEnds) {
-  // The second arrives while the first is in prefill: nothing to see at its decision, but the engine
-  // hits when its turn comes. The third sees both blocks.
+  // The second arrives while the first is in prefill: nothing to see at its decision, but the
+  // engine hits when its turn comes. The third sees both blocks.
   const Trace trace = ATrace({{0, 8, {1, 2}}, {4, 8, {1, 2}}, {100, 8, {1, 2}}});
   const PolicyFigures figures = FiguresOf(trace, AConfig(Policy::kKv, 1));
   EXPECT_EQ(figures.sums.overlap_blocks, 2u);
