@@ -56,6 +56,7 @@ void EngineFeed::OnConnected(std::vector<KvEvent>* out) {
 void EngineFeed::OnDisconnected() {
   connected_ = false;
   tail_unconfirmed_ = false;
+  live_next_.reset();  // what was missed in between is a reconnect's matter, no gap
   AbandonReplay();
 }
 
@@ -64,7 +65,11 @@ void EngineFeed::OnDisconnected() {
 void EngineFeed::OnLiveMessage(std::span<const std::string_view> frames,
                                std::vector<KvEvent>* out) {
   ++counters_.messages;
-  OnConnected(out);  // the notice of the connection can come after its first message
+  // Left in the pipe by a connection that broke. Taken for the next one, it would hide a restart.
+  if (!connected_ && ever_connected_) {
+    return CountSkip(SkipReason::kDisconnected, &counters_.skipped);
+  }
+  OnConnected(out);  // the notice of the first connection can come after its first message
   const std::optional<WireMessage> message = ParseLiveFrames(frames);
   if (!message) return CountSkip(SkipReason::kBadFraming, &counters_.skipped);
   const FeedCursor::Mark mark{message->sequence, PeekTimestamp(message->payload)};
@@ -77,11 +82,15 @@ void EngineFeed::OnLiveMessage(std::span<const std::string_view> frames,
     return CountSkip(SkipReason::kDuplicateBatch, &counters_.skipped);
   }
   cursor_.OnLive(mark);
+  const std::optional<uint64_t> expected = std::exchange(live_next_, mark.sequence + 1);
   if (verdict == Verdict::kAlreadyReplayed) {
     tail_unconfirmed_ = false;
     return CountSkip(SkipReason::kDuplicateBatch, &counters_.skipped);
   }
-  if (replay_) return Buffer(mark, message->payload);
+  if (replay_) {
+    if (expected && mark.sequence > *expected) ++counters_.gaps;
+    return Buffer(mark, message->payload);
+  }
   if (verdict == Verdict::kGap) return OnGap(*message, mark, out);
   tail_unconfirmed_ = false;
   ApplyBatch(mark, message->payload, out);
@@ -103,6 +112,8 @@ void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {
   ++counters_.restarts;
   AbandonReplay();
   DropBlocks(out);
+  ranks_.clear();  // the new life may number its KV groups otherwise
+  live_next_.reset();
   ForgetDamage();
   repairs_ = 0;
   cursor_.Restart(/*any_base=*/!config_.has_replay);
@@ -160,7 +171,11 @@ void EngineFeed::OnReplayedBatch(const WireMessage& message, std::vector<KvEvent
     return BeginRestart(out);
   }
   if (replay_->drop_pending) {
-    if (base_sequence_ && mark.sequence >= *base_sequence_) {
+    // What began at 0 is only worth dropping for a history that is still whole.
+    const bool reaches_back = base_sequence_ == 0u
+                                  ? mark.sequence == 0
+                                  : !base_sequence_ || mark.sequence < *base_sequence_;
+    if (!reaches_back) {
       history_truncated_ = true;
       return EndReplay(/*marker_seen=*/false, "the engine's history begins no earlier", out);
     }
@@ -372,10 +387,11 @@ void EngineFeed::OnApplyResult(const ApplyResult& result) {
   damage_ = fmt::format("{} stores continue blocks we do not know", orphan_stores_);
 }
 
-// A rebuild can bring something: the engine may still have batches from before our first one.
+// A rebuild can bring something: the engine may still have batches from before our first one, or a
+// batch in full that did not reach us so. Damage that the history itself holds comes back with it,
+// at the pace of the backoff.
 bool EngineFeed::RepairUseful() const {
-  return config_.has_replay && connected_ && !replay_ && !damage_.empty() && !history_truncated_ &&
-         base_sequence_ != 0u;
+  return config_.has_replay && connected_ && !replay_ && !damage_.empty() && !history_truncated_;
 }
 
 void EngineFeed::ForgetDamage() {

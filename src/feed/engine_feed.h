@@ -74,7 +74,9 @@ class EngineFeed {
 
   explicit EngineFeed(const EngineFeedConfig& config);
 
-  // The live socket's handshake succeeded, or its connection broke. Repetitions are ignored.
+  // The live socket's handshake succeeded, or its connection broke. Repetitions are ignored. The
+  // first message implies the first connection; after a break only OnConnected ends it, and
+  // messages that come before are skipped: a replay brings them, or nothing is kept anyway.
   void OnConnected(std::vector<KvEvent>* out);
   void OnDisconnected();
 
@@ -155,7 +157,8 @@ class EngineFeed {
   size_t buffered_bytes_ = 0;
   // Ranks seen on this socket; at most dp_size.
   std::map<uint32_t, RankFilter> ranks_;
-  RawBatch batch_;  // reused from batch to batch
+  RawBatch batch_;                     // reused from batch to batch
+  std::optional<uint64_t> live_next_;  // after the last live batch of this connection and life
 
   // Why blocks may be missing; empty = they are not, as far as can be known.
   std::string damage_;

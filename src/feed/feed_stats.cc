@@ -56,6 +56,8 @@ std::string_view SkipReasonName(SkipReason reason) {
       return "remote_locality";
     case SkipReason::kUnknownLora:
       return "unknown_lora";
+    case SkipReason::kDisconnected:
+      return "disconnected";
   }
   return "invalid";
 }

@@ -39,8 +39,9 @@ enum class SkipReason : uint8_t {
   kOversized,         // a length over the decoder's limits
   kRemoteLocality,    // block lies elsewhere than at the publisher
   kUnknownLora,       // adapter known only by its per-process number, which names nothing outside
+  kDisconnected,      // left over from a connection that broke: its successor's replay brings it
 };
-inline constexpr int kSkipReasonCount = 18;
+inline constexpr int kSkipReasonCount = 19;
 std::string_view SkipReasonName(SkipReason reason);
 
 // Indexed by SkipReason.

@@ -168,21 +168,26 @@ class Network {
   }
   void Connect() {
     if (std::exchange(connected_, true)) return;
-    if (dice_.Chance(0.8)) {
+    if (std::exchange(ever_connected_, true) || dice_.Chance(0.8)) {
       feed_.Connect();
     } else {
       late_notice_ = true;  // the first message will tell
     }
   }
-  // What was in flight arrives first, or is lost.
+  // What was in flight arrives before the notice or after it, or is lost.
   void Disconnect() {
     if (!std::exchange(connected_, false)) return;
+    const bool notice_first = dice_.Chance(0.5);
+    if (notice_first) {
+      if (std::exchange(late_notice_, false)) feed_.Connect();
+      feed_.Disconnect();
+    }
     while (!live_.empty() && dice_.Chance(0.7)) DeliverLive();
     live_.clear();
     replies_.clear();
     request_.reset();
     late_notice_ = false;
-    feed_.Disconnect();
+    if (!notice_first) feed_.Disconnect();
   }
   void DeliverLive() {
     if (live_.empty()) return;
@@ -245,6 +250,7 @@ class Network {
   FeedHarness& feed_;
   const double reply_loss_;
   bool connected_ = false;
+  bool ever_connected_ = false;
   bool late_notice_ = false;
   std::deque<EngineBatch> live_;
   std::optional<uint64_t> request_;
@@ -302,7 +308,7 @@ Contents Play(uint64_t seed, double reply_loss, FeedHarness* h) {
 }
 
 TEST(FeedDeliveryPropertyTest, SplitAndReorderedBetweenSocketsGivesOneIndex) {
-  uint64_t restarts = 0, gaps = 0, reconnects = 0;
+  uint64_t restarts = 0, gaps = 0, reconnects = 0, leftovers = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/true, kRanks);
@@ -314,11 +320,13 @@ TEST(FeedDeliveryPropertyTest, SplitAndReorderedBetweenSocketsGivesOneIndex) {
     restarts += h.counters().restarts;
     gaps += h.counters().gaps;
     reconnects += h.counters().reconnects;
+    leftovers += h.Skipped(SkipReason::kDisconnected);
   }
   // The histories are worth their name.
   EXPECT_GT(restarts, 300u);
   EXPECT_GT(gaps, 500u);
   EXPECT_GT(reconnects, 1000u);
+  EXPECT_GT(leftovers, 300u);
 }
 
 // With replies that lose messages the feed may have to give history up, but then it says so, and it never believes in a

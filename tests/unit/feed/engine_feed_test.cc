@@ -442,6 +442,24 @@ TEST(EngineFeedTest, SequencesOnTheReplaySocketNeverSignalARestart) {
   EXPECT_EQ(h.Blocks(), 8u);
 }
 
+TEST(EngineFeedTest, GapWhileAReplayRunsIsCountedOnce) {
+  FeedHarness h;
+  FakeEngine engine;
+  engine.PublishRoot(4);
+  h.Connect();
+  EXPECT_EQ(h.TakeRequest(), 0u);
+  h.Live(engine.PublishRoot(8));
+  engine.PublishRoot(12);  // lost
+  h.Live(engine.PublishRoot(16));
+  EXPECT_EQ(h.counters().gaps, 1u);
+  h.Replayed(engine.history()[0]);
+  h.ReplayEnd();
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  EXPECT_EQ(h.Blocks(), 4u);
+  EXPECT_EQ(h.counters().gaps, 1u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+}
+
 // ---- The buffer ----
 
 TEST(EngineFeedTest, OverflowDropsTheOldestIsCountedAndRepaired) {
@@ -597,6 +615,36 @@ TEST(EngineFeedTest, MessagesOfTheOldLifeDoNotReachTheNewOne) {
   EXPECT_EQ(h.feed().State(), FeedState::kLive);
 }
 
+TEST(EngineFeedTest, MessageLeftOverFromABrokenConnectionIsNoReconnect) {
+  FeedHarness h;
+  FakeEngine engine;
+  BringUp(&h, &engine, 3);
+  h.Disconnect();
+  h.Live(engine.PublishRoot(100));
+  EXPECT_EQ(h.feed().State(), FeedState::kConnecting);
+  EXPECT_FALSE(h.TakeRequest());
+  EXPECT_EQ(h.counters().reconnects, 0u);
+  EXPECT_EQ(h.Skipped(SkipReason::kDisconnected), 1u);
+  h.Connect();
+  EXPECT_EQ(h.counters().reconnects, 1u);
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  EXPECT_EQ(h.Blocks(), 4u);  // the replay brought it
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+}
+
+TEST(EngineFeedTest, WithoutReplayALeftOverMessageDoesNotHideTheReconnect) {
+  FeedHarness h(/*has_replay=*/false);
+  FakeEngine engine;
+  h.Connect();
+  h.Live(engine.PublishRoot(4));
+  h.Disconnect();
+  h.Live(engine.PublishRoot(8));
+  h.Connect();
+  EXPECT_EQ(h.Blocks(), 0u);  // it may be another life by now
+  EXPECT_EQ(h.counters().reconnects, 1u);
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+}
+
 // ---- Repair ----
 
 TEST(EngineFeedTest, RepairBacksOff) {
@@ -644,14 +692,65 @@ TEST(EngineFeedTest, RepairThatReachesNoFurtherBackKeepsWhatIsHeld) {
   EXPECT_EQ(h.Blocks(), 2u);
 }
 
-TEST(EngineFeedTest, OrphansInACompleteHistoryAreShownButNotAskedForAgain) {
+// Lets the wait of a repair pass and serves it; false if none was asked for.
+bool Repair(FeedHarness* h, const FakeEngine& engine, seconds wait) {
+  h->Advance(seconds(1));  // notes the damage
+  h->Advance(wait);
+  return h->ServeReplays(engine) > 0;
+}
+
+TEST(EngineFeedTest, UndecodableBatchIsFetchedAgainWithTheWholeHistory) {
+  FeedHarness h;
+  FakeEngine engine;
+  BringUp(&h, &engine, 2);
+  const EngineBatch whole = engine.PublishRoot(100);
+  h.Live({whole.sequence, whole.payload.substr(0, whole.payload.size() / 2)});
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  h.Live(engine.PublishChild(104, 100));  // and an orphan by it
+  EXPECT_EQ(h.Blocks(), 2u);
+  ASSERT_TRUE(Repair(&h, engine, seconds(60)));
+  EXPECT_EQ(h.Blocks(), 4u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+  EXPECT_FALSE(Repair(&h, engine, seconds(10000)));
+}
+
+TEST(EngineFeedTest, UndecodableBatchInTheHistoryStaysShownAndIsAskedForEverLessOften) {
+  FeedHarness h;
+  FakeEngine engine;
+  BringUp(&h, &engine, 2);
+  h.Live(engine.Publish({"\xc1"}));  // no msgpack
+  h.Live(engine.PublishRoot(100));
+  ASSERT_EQ(h.feed().State(), FeedState::kDegraded);
+  ASSERT_TRUE(Repair(&h, engine, seconds(60)));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.Blocks(), 3u);
+  EXPECT_FALSE(Repair(&h, engine, seconds(50)));
+  EXPECT_TRUE(Repair(&h, engine, seconds(100)));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.Blocks(), 3u);
+}
+
+TEST(EngineFeedTest, WholeHistoryIsNotGivenUpForOneThatTheEngineCutSince) {
+  FeedHarness h;
+  FakeEngine engine;
+  BringUp(&h, &engine, 3);
+  h.Live(engine.PublishChild(100, 999));
+  engine.ForgetBefore(2);
+  ASSERT_TRUE(Repair(&h, engine, seconds(60)));
+  EXPECT_EQ(h.Blocks(), 3u);
+  EXPECT_EQ(h.Clears(), 0u);
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_FALSE(Repair(&h, engine, seconds(10000)));  // it will never be whole again
+}
+
+TEST(EngineFeedTest, OrphanInACompleteHistoryIsShownUntilTheCacheIsEmpty) {
   FeedHarness h;
   FakeEngine engine;
   BringUp(&h, &engine, 1);
   h.Live(engine.PublishChild(100, 999));
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
-  h.Advance(seconds(10000));
-  EXPECT_FALSE(h.TakeRequest());
+  ASSERT_TRUE(Repair(&h, engine, seconds(60)));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
   h.Live(engine.Publish({ArrayCleared()}));  // an empty cache misses nothing
   EXPECT_EQ(h.feed().State(), FeedState::kLive);
 }
@@ -698,6 +797,29 @@ TEST(EngineFeedTest, RestartDropsEveryRankSeenOnTheSocket) {
   EXPECT_EQ(h.Clears(), 2u);
   EXPECT_EQ(h.Blocks(0), 1u);
   EXPECT_EQ(h.Blocks(2), 0u);
+}
+
+TEST(EngineFeedTest, RestartForgetsWhichGroupIsTheMainOne) {
+  FeedHarness h(/*has_replay=*/false);
+  const auto store = [](uint64_t hash, uint64_t group) {
+    const std::string extra = MsgpackWriter()
+                                  .Str("group_idx")
+                                  .Uint(group)
+                                  .Str("kv_cache_spec_kind")
+                                  .Str("full_attention")
+                                  .bytes();
+    const auto tokens = TokenRun(static_cast<TokenId>(hash), 4);
+    return MapStore({.hashes = {hash}, .parent = {}, .tokens = tokens}, 2, extra);
+  };
+  FakeEngine engine;
+  h.Connect();
+  h.Live(engine.Publish({store(4, 1)}));
+  h.Live(engine.Publish({store(8, 0)}));
+  EXPECT_EQ(h.Blocks(), 1u);  // group 1 is the main one
+  FakeEngine reborn(5000.0);
+  h.Live(reborn.Publish({store(8, 0)}));
+  EXPECT_EQ(h.counters().restarts, 1u);
+  EXPECT_TRUE(Holds(h, 8));
 }
 
 // ---- Batches that are partly or wholly useless ----
