@@ -70,7 +70,9 @@ void EventThread::Wake() {
 void EventThread::Post(WorkerId worker, std::optional<WorkerSpec> wish) {
   {
     MutexLock lock(mu_);
-    wishes_[worker] = std::move(wish);
+    Wish& pending = wishes_[worker];
+    if (!wish || (pending.spec && !SameFeedBasis(*pending.spec, *wish))) pending.reset = true;
+    pending.spec = std::move(wish);
     ++posted_;
   }
   Wake();
@@ -115,28 +117,25 @@ void EventThread::Turn() {
 void EventThread::HandleWishes() {
   uint64_t count = 0;
   (void)!read(wake_fd_, &count, sizeof(count));
-  std::map<WorkerId, std::optional<WorkerSpec>> wishes;
+  std::map<WorkerId, Wish> wishes;
   {
     MutexLock lock(mu_);
     wishes.swap(wishes_);
     handled_ = posted_;
   }
   for (const auto& [id, wish] : wishes) {
-    if (wish) {
-      ApplyWish(*wish);
+    if (wish.spec) {
+      ApplyWish(*wish.spec, wish.reset);
     } else {
       Forget(id);
     }
   }
 }
 
-void EventThread::ApplyWish(const WorkerSpec& spec) {
+void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
   const auto known = workers_.find(spec.id);
-  if (known != workers_.end() && !SameFeedBasis(known->second.spec, spec)) {
-    // Same life: the index still holds what the old feeds put there. Another life: the core drops this as stale.
-    for (auto& [rank, connection] : known->second.connections) connection->DropBlocks();
+  if (known != workers_.end() && (reset || !SameFeedBasis(known->second.spec, spec)))
     Forget(spec.id);
-  }
   Worker& worker = workers_[spec.id];
   worker.spec = spec;
   for (uint32_t i = 0; i < spec.dp_size; ++i) {
@@ -149,6 +148,7 @@ void EventThread::ApplyWish(const WorkerSpec& spec) {
     if (current != worker.connections.end()) {
       if (current->second->endpoints() == endpoints) continue;
       current->second->DropBlocks();
+      current->second->ReportLast();
       worker.connections.erase(current);
       env_.monitor->Remove(target);
     }
@@ -176,6 +176,12 @@ void EventThread::Forget(WorkerId id) {
   const auto known = workers_.find(id);
   if (known == workers_.end()) return;
   const WorkerSpec& spec = known->second.spec;
+  for (auto& [rank, connection] : known->second.connections) {
+    // Same life, or one that came back under the same number: the index still holds what the feed put there. Another
+    // life, or none: the core drops this as stale.
+    connection->DropBlocks();
+    connection->ReportLast();
+  }
   for (uint32_t i = 0; i < spec.dp_size; ++i) env_.monitor->Remove({id, spec.dp_start_rank + i});
   workers_.erase(known);
 }

@@ -20,7 +20,7 @@ namespace kvrouter {
 // One thread that owns every socket of the workers given to it.
 //
 // Wishes reach it through a mailbox that keeps the newest wish per worker, so it is bounded by the number of workers,
-// and nothing is ever lost to a full queue.
+// and nothing is ever lost to a full queue. That an older wish ended the worker's feeds is kept with the newer one.
 //
 // Thread safety: Post, InitialRecoveryDone and Stop from any thread.
 class EventThread {
@@ -44,11 +44,16 @@ class EventThread {
         connections;  // by rank; ranks without endpoint are absent
   };
 
+  struct Wish {
+    std::optional<WorkerSpec> spec;  // absent = the worker is gone
+    bool reset = false;              // its feeds up to now are void, even if `spec` is as before
+  };
+
   void Run();
   void Turn();
   void Wake();
   void HandleWishes();
-  void ApplyWish(const WorkerSpec& spec);
+  void ApplyWish(const WorkerSpec& spec, bool reset);
   void Forget(WorkerId id);
   void Tend(MonotonicTime now);
   // Calls `visit` for every connection.
@@ -62,7 +67,7 @@ class EventThread {
   std::atomic<bool> stop_{false};
 
   mutable Mutex mu_;
-  std::map<WorkerId, std::optional<WorkerSpec>> wishes_ ABSL_GUARDED_BY(mu_);
+  std::map<WorkerId, Wish> wishes_ ABSL_GUARDED_BY(mu_);
   uint64_t posted_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t settled_ ABSL_GUARDED_BY(mu_) = 0;  // wishes whose connections exist and left recovery
 

@@ -30,9 +30,19 @@ std::string UniqueMonitorAddress() {
 
 FeedConnection::FeedConnection(const Env& env, const EngineFeedConfig& feed_config,
                                EventEndpoints endpoints)
-    : env_(env), target_(feed_config.target), endpoints_(std::move(endpoints)), feed_(feed_config) {
+    : env_(env),
+      target_(feed_config.target),
+      endpoints_(std::move(endpoints)),
+      feed_(feed_config),
+      retry_wait_(env.config->reconnect_min) {
+  TryOpenLive();
+}
+
+void FeedConnection::TryOpenLive() {
   try {
     OpenLive();
+    failure_.clear();
+    changed_ = true;
   } catch (const zmq::error_t& error) {
     Fail(fmt::format("live endpoint '{}'", endpoints_.live), error);
   }
@@ -87,6 +97,7 @@ void FeedConnection::Fail(std::string_view what, const zmq::error_t& error) {
   live_.reset();
   monitor_.reset();
   replay_.reset();
+  feed_.OnDisconnected();
   changed_ = true;
 }
 
@@ -133,7 +144,10 @@ void FeedConnection::ReadMonitor() {
     if (event.size() < sizeof(uint16_t)) continue;
     uint16_t kind = 0;
     std::memcpy(&kind, event.data(), sizeof(kind));
-    if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) feed_.OnConnected(&events_);
+    if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+      retry_wait_ = env_.config->reconnect_min;
+      feed_.OnConnected(&events_);
+    }
     if (kind == ZMQ_EVENT_DISCONNECTED) feed_.OnDisconnected();
     ApplyEvents();
   }
@@ -174,7 +188,18 @@ void FeedConnection::StartReplay(MonotonicTime now) {
 }
 
 void FeedConnection::OnTick(MonotonicTime now) {
-  if (!live_) return;
+  if (!live_) {
+    if (!retry_at_) {
+      retry_at_ = now + retry_wait_;
+      const MonotonicTime longest =
+          std::max(env_.config->reconnect_min, env_.config->reconnect_max);
+      retry_wait_ = std::min(2 * retry_wait_, longest);
+    } else if (now >= *retry_at_) {
+      retry_at_.reset();
+      TryOpenLive();
+    }
+    return;
+  }
   feed_.OnTick(now, &events_);
   ApplyEvents();
 }
@@ -196,8 +221,12 @@ void FeedConnection::ApplyEvents() {
   if (replay_ && (!feed_.ReplayRunning() || feed_.ReplayWanted())) replay_.reset();
 }
 
+FeedState FeedConnection::State() const {
+  return failure_.empty() ? feed_.State() : FeedState::kDegraded;
+}
+
 void FeedConnection::Report(MonotonicTime now) {
-  const FeedState state = failure_.empty() ? feed_.State() : FeedState::kDegraded;
+  const FeedState state = State();
   if (state != FeedState::kConnecting && state != FeedState::kRecovering)
     initial_recovery_done_ = true;
   if (!changed_) return;
@@ -205,8 +234,12 @@ void FeedConnection::Report(MonotonicTime now) {
   changed_ = false;
   reported_at_ = now;
   reported_state_ = state;
+  ReportLast();
+}
+
+void FeedConnection::ReportLast() {
   env_.monitor->Update({.target = target_,
-                        .state = state,
+                        .state = State(),
                         .detail = failure_.empty() ? feed_.Detail() : failure_,
                         .counters = feed_.Counters()});
 }

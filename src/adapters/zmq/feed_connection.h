@@ -31,7 +31,7 @@ class FeedConnection {
     const ZmqEventSourceConfig* config = nullptr;
   };
 
-  // Connects; what is wrong with the live endpoint shows in the report, and the connection then stays silent.
+  // Connects; what is wrong with the live endpoint shows in the report, and is tried again with a growing wait.
   FeedConnection(const Env& env, const EngineFeedConfig& feed_config, EventEndpoints endpoints);
 
   const EventEndpoints& endpoints() const { return endpoints_; }
@@ -43,6 +43,7 @@ class FeedConnection {
   // Reads what is there, up to a bound that keeps other connections of the thread alive.
   void OnPolled(const zmq::pollitem_t* items, MonotonicTime now);
 
+  // Time-outs, repairs, and another try for a live socket that failed.
   void OnTick(MonotonicTime now);
 
   bool ReplayWanted() const { return feed_.ReplayWanted(); }
@@ -54,13 +55,16 @@ class FeedConnection {
 
   // Tells the monitor if anything changed since the last report.
   void Report(MonotonicTime now);
+  // Tells it in any case, so that nothing counted is lost with the connection.
+  void ReportLast();
 
-  // Left connecting and recovering at least once, or cannot work at all.
+  // Left connecting and recovering at least once, or failed to open its socket.
   bool InitialRecoveryDone() const { return initial_recovery_done_; }
 
  private:
   using Frames = std::vector<std::string_view>;
 
+  void TryOpenLive();
   void OpenLive();
   void ApplyCommon(zmq::socket_t* socket) const;
   void OpenReplay(uint64_t from_sequence);
@@ -71,6 +75,7 @@ class FeedConnection {
   // The next whole message into frames_; false if there is none.
   bool Receive(zmq::socket_t* socket);
   void ApplyEvents();
+  FeedState State() const;
 
   const Env env_;
   const Target target_;
@@ -80,6 +85,8 @@ class FeedConnection {
   std::optional<zmq::socket_t> monitor_;
   std::optional<zmq::socket_t> replay_;
   std::string failure_;  // why there is no live socket
+  MonotonicTime retry_wait_;
+  std::optional<MonotonicTime> retry_at_;
 
   std::array<zmq::message_t, 8> parts_;  // more than any message has
   Frames frames_;

@@ -1,6 +1,8 @@
 #include "adapters/zmq/zmq_event_source.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <functional>
@@ -313,6 +315,70 @@ TEST_F(ZmqEventSourceTest, B16DepartedWorkerStaysAwayAndReturnsEmpty) {
   EXPECT_EQ(monitor_.Totals().events_applied, applied);
   engine_.Call("fill", {{"first", 161}, {"count", 1}, {"send", true}});
   ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 1; }));
+}
+
+// Removal and return reach the thread as one wish as often as not.
+TEST_F(ZmqEventSourceTest, WorkerThatReturnsAtOnceUnderTheSameNumberIsReplayedAnew) {
+  StartSource();
+  const Json bound = engine_.Call("bind");
+  engine_.Call("fill", {{"first", 1}, {"count", 10}});
+  Register(Spec(kWorker, {Endpoints(bound)}));
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10 && InState(FeedState::kLive); }))
+        << "round " << round << ": " << IndexBlocks() << " blocks";
+    Remove(kWorker);
+    Register(Spec(kWorker, {Endpoints(bound)}));
+  }
+}
+
+TEST_F(ZmqEventSourceTest, WhatAFeedCountedOutlivesItsEndpointAndItsWorker) {
+  StartSource();
+  engine_.Call("fill", {{"first", 1}, {"count", 10}});
+  const auto applied = [&] {
+    uint64_t sum = 0;
+    for (const auto& by_status : monitor_.Applied().events) {
+      sum = std::accumulate(by_status.begin(), by_status.end(), sum);
+    }
+    return sum;
+  };
+  const EventEndpoints endpoints = Endpoints(engine_.Call("bind"));
+  Register(Spec(kWorker, {endpoints}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10 && InState(FeedState::kLive); }));
+  Register(Spec(kWorker, {EventEndpoints{}}));
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kNone); }));
+  EXPECT_EQ(applied(), 11u);  // with the drop of the blocks
+  EXPECT_EQ(monitor_.Totals().events_applied, applied());
+  Register(Spec(kWorker, {endpoints}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 10 && InState(FeedState::kLive); }));
+  Remove(kWorker);
+  ASSERT_TRUE(Eventually([&] { return !Report(); }));
+  EXPECT_EQ(applied(), 22u);
+  EXPECT_EQ(monitor_.Totals().events_applied, applied());
+}
+
+// Nothing can be opened for a while.
+TEST_F(ZmqEventSourceTest, LiveSocketThatCouldNotBeOpenedIsTriedAgain) {
+  StartSource();
+  const EventEndpoints endpoints = Endpoints(engine_.Call("bind"));
+  engine_.Call("fill", {{"first", 1}, {"count", 3}});
+  const WorkerId other{2};  // ZMQ itself is up before
+  Register(Spec(other, {endpoints}));
+  ASSERT_TRUE(Eventually([&] { return InState(FeedState::kLive, other); }));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = dup(STDIN_FILENO);
+  ASSERT_GE(lowest_free, 0);
+  close(lowest_free);
+  rlimit none_left = before;
+  none_left.rlim_cur = static_cast<rlim_t>(lowest_free);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  Register(Spec(kWorker, {endpoints}));
+  const bool failed = Eventually([&] { return InState(FeedState::kDegraded); });
+  const std::string why = Report() ? Report()->detail : "";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(why.find("live endpoint"), std::string::npos) << why;
+  EXPECT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
 }
 
 TEST_F(ZmqEventSourceTest, ChangedEndpointReconnectsThatRankOnly) {
