@@ -155,9 +155,15 @@ void EngineFeed::OnReplayMessage(std::span<const std::string_view> frames, Monot
   if (!replay_ || !replay_->requested) return;
   const std::optional<WireMessage> message = ParseReplayFrames(frames);
   if (!message) return CountSkip(SkipReason::kBadFraming, &counters_.skipped);
-  replay_->deadline = now + config_.replay_timeout;
   if (message->end_of_replay) return EndReplay(/*marker_seen=*/true, "", out);
+  const std::optional<FeedCursor::Mark> applied_before = cursor_.LastApplied();
+  const bool verified_before = !replay_->verify_pending;
   OnReplayedBatch(*message, out);
+  // Only what brings us further counts: an engine that repeats itself must not hold the feed up.
+  if (replay_ && replay_->requested &&
+      (cursor_.LastApplied() != applied_before || !replay_->verify_pending != verified_before)) {
+    replay_->deadline = now + config_.replay_timeout;
+  }
 }
 
 void EngineFeed::OnReplayedBatch(const WireMessage& message, std::vector<KvEvent>* out) {

@@ -62,8 +62,17 @@ void FeedConnection::OpenLive() {
   }
   monitor_.emplace(*env_.context, zmq::socket_type::pair);
   monitor_->set(zmq::sockopt::linger, 0);
+  monitor_->set(zmq::sockopt::rcvhwm, 0);  // a full pipe, too, would stop the I/O thread
   monitor_->connect(address);
   live_->connect(endpoints_.live);
+}
+
+// The I/O thread writes notices into the monitor's pipe and waits while nobody can take them; with
+// the reading end closed first it would wait for ever, and every socket of the process with it.
+void FeedConnection::CloseLive() {
+  if (live_) zmq_socket_monitor(live_->handle(), nullptr, 0);  // from here on it writes none
+  live_.reset();
+  monitor_.reset();
 }
 
 void FeedConnection::ApplyCommon(zmq::socket_t* socket) const {
@@ -94,8 +103,7 @@ void FeedConnection::OpenReplay(uint64_t from_sequence) {
 
 void FeedConnection::Fail(std::string_view what, const zmq::error_t& error) {
   failure_ = fmt::format("{}: {}", what, error.what());
-  live_.reset();
-  monitor_.reset();
+  CloseLive();
   replay_.reset();
   feed_.OnDisconnected();
   changed_ = true;

@@ -33,6 +33,9 @@ class FeedConnection {
 
   // Connects; what is wrong with the live endpoint shows in the report, and is tried again with a growing wait.
   FeedConnection(const Env& env, const EngineFeedConfig& feed_config, EventEndpoints endpoints);
+  ~FeedConnection() { CloseLive(); }
+  FeedConnection(const FeedConnection&) = delete;
+  FeedConnection& operator=(const FeedConnection&) = delete;
 
   const EventEndpoints& endpoints() const { return endpoints_; }
 
@@ -66,6 +69,7 @@ class FeedConnection {
 
   void TryOpenLive();
   void OpenLive();
+  void CloseLive();
   void ApplyCommon(zmq::socket_t* socket) const;
   void OpenReplay(uint64_t from_sequence);
   void Fail(std::string_view what, const zmq::error_t& error);

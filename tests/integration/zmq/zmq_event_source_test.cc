@@ -381,6 +381,22 @@ TEST_F(ZmqEventSourceTest, LiveSocketThatCouldNotBeOpenedIsTriedAgain) {
   EXPECT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
 }
 
+// The notice of a handshake that nobody is left to read must not stop ZMQ's I/O thread.
+TEST_F(ZmqEventSourceTest, WorkersThatComeAndGoAtOnceDoNotFreezeTheOthers) {
+  StartSource();
+  const EventEndpoints endpoints = Endpoints(engine_.Call("bind"));
+  Register(Spec(kWorker, {endpoints}));
+  ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
+  constexpr WorkerId kPassing{2};
+  for (uint64_t life = 1; life <= 200; ++life) {
+    Register(Spec(kPassing, {endpoints}, life));
+    std::this_thread::sleep_for(std::chrono::microseconds(250 * (life % 20)));
+    Remove(kPassing, life);
+  }
+  engine_.Call("publish", {{"events", {Store({101, 102}, nullptr, 1)}}, {"form", "array"}});
+  EXPECT_TRUE(Eventually([&] { return Overlap(TokenRun(1, 8)) == 2; }));
+}
+
 TEST_F(ZmqEventSourceTest, ChangedEndpointReconnectsThatRankOnly) {
   StartSource();
   EngineProcess second, moved;

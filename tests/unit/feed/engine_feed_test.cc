@@ -390,6 +390,21 @@ TEST(EngineFeedTest, ProgressKeepsAReplayAlive) {
   EXPECT_EQ(h.counters().replays_failed, 0u);
 }
 
+TEST(EngineFeedTest, RepetitionsAreNoProgressOfAReplay) {
+  FakeEngine engine;
+  FeedHarness harness;
+  harness.Connect();
+  const EngineBatch first = engine.PublishRoot(1);
+  ASSERT_EQ(harness.TakeRequest(), 0u);
+  harness.Replayed(first);
+  for (int i = 0; i < 10; ++i) {
+    harness.Advance(std::chrono::seconds(1));
+    harness.Replayed(first);
+  }
+  EXPECT_FALSE(harness.feed().ReplayRunning() && !harness.feed().ReplayWanted());
+  EXPECT_EQ(harness.feed().Counters().replays_failed, 1u);
+}
+
 TEST(EngineFeedTest, TimeOutBeginsWhenTheReplayIsTakenUp) {
   FeedHarness h;
   h.Connect();
