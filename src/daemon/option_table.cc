@@ -150,6 +150,24 @@ Option DecisionDetailOption() {
           }};
 }
 
+Option StoreCountingOption() {
+  return {
+      "feed-store-counting",
+      "KVROUTER_FEED_STORE_COUNTING",
+      "What a block stored again by a rank means: counted (another copy, which needs a removal "
+      "of its own) or set (nothing new, for engines that announce prefixes they already hold).",
+      "counted or set",
+      false,
+      [](std::string_view text, DaemonConfig* config) -> absl::Status {
+        if (text != "counted" && text != "set") return Want("counted or set");
+        config->zmq.store_counting = text == "set" ? StoreCounting::kSet : StoreCounting::kCounted;
+        return absl::OkStatus();
+      },
+      [](const DaemonConfig& config) {
+        return std::string(config.zmq.store_counting == StoreCounting::kSet ? "set" : "counted");
+      }};
+}
+
 #define FIELD(path) \
   [](DaemonConfig & c) -> auto& { return c.path; }
 
@@ -274,6 +292,7 @@ void AddFeeds(std::vector<Option>* table) {
   t.push_back(Whole("max-live-batches-during-replay", "KVROUTER_MAX_LIVE_BATCHES_DURING_REPLAY",
                     FIELD(zmq.max_live_batches_during_replay), 1, 1'000'000,
                     "Live event batches kept per rank while its replay runs."));
+  t.push_back(StoreCountingOption());
 }
 
 void AddGrpc(std::vector<Option>* table) {

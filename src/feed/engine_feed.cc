@@ -380,7 +380,7 @@ void EngineFeed::Emit(uint32_t dp_rank, uint64_t sequence,
   out->push_back(KvEvent{.target = {config_.target.worker, dp_rank},
                          .incarnation = config_.incarnation,
                          .tier = StorageTier::kDevice,
-                         .counting = StoreCounting::kCounted,
+                         .counting = config_.counting,
                          .event_id = sequence,
                          .data = std::move(data)});
 }

@@ -28,6 +28,8 @@ struct EngineFeedConfig {
   uint32_t dp_start_rank = 0;
   uint32_t dp_size = 1;            // > 0
   uint32_t block_size_tokens = 0;  // > 0
+  // kSet for engines that announce a block again without holding another copy of it.
+  StoreCounting counting = StoreCounting::kCounted;
   bool has_replay = false;
   // Without any message of a running replay.
   MonotonicTime replay_timeout = std::chrono::seconds(5);

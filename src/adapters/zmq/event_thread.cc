@@ -165,6 +165,7 @@ void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
                          .dp_start_rank = spec.dp_start_rank,
                          .dp_size = spec.dp_size,
                          .block_size_tokens = spec.block_size_tokens,
+                         .counting = config.store_counting,
                          .has_replay = !endpoints.replay.empty(),
                          .replay_timeout = config.replay_timeout,
                          .max_buffered_batches = config.max_live_batches_during_replay},

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/worker_registry.h"
@@ -27,6 +28,8 @@ struct ZmqEventSourceConfig {
   // Live batches kept while a replay of the same rank runs. Beyond it the oldest are dropped, counted, and replayed
   // again if the running replay does not bring them.
   uint32_t max_live_batches_during_replay = 4096;
+  // What a repeated store of a block means: another copy, or nothing new.
+  StoreCounting store_counting = StoreCounting::kCounted;
 };
 
 // Sockets around src/feed: a SUB socket per rank for live events and a DEALER socket for replay, both owned by one event

@@ -511,6 +511,25 @@ TEST_F(ZmqEventSourceTest, ExtremesOfTheConfigurationWork) {
   ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 3 && InState(FeedState::kLive); }));
 }
 
+// Pitfall row 15.
+TEST_F(ZmqEventSourceTest, ReannouncedPrefixNeedsASecondRemovalOnlyIfStoresAreCounted) {
+  const Json bound = engine_.Call("bind");
+  const Json prefix = Store({1, 2}, nullptr, 4);
+  engine_.Call("publish", {{"events", {prefix, prefix, Json{{"remove", {1, 2}}}}}});
+  engine_.Call("publish", {{"events", {Store({3}, nullptr, 100)}}});
+  for (const auto& [counting, blocks] :
+       {std::pair(StoreCounting::kCounted, 3u), std::pair(StoreCounting::kSet, 1u)}) {
+    const WorkerId id{blocks};
+    ZmqEventSourceConfig config;
+    config.store_counting = counting;
+    source_ = std::make_unique<ZmqEventSource>(config, &router_, &monitor_, &SteadyClock());
+    ASSERT_TRUE(source_->Start().ok());
+    Register(Spec(id, {Endpoints(bound)}));
+    ASSERT_TRUE(Eventually([&] { return InState(FeedState::kLive, id); }));
+    EXPECT_EQ(IndexBlocks(id), blocks);
+  }
+}
+
 TEST_F(ZmqEventSourceTest, BadConfigurationIsRefusedByName) {
   ZmqEventSourceConfig config;
   config.threads = 65;

@@ -210,6 +210,16 @@ TEST(OptionsTest, SettingsThatContradictEachOtherAreRefused) {
               HasSubstr("zmq_reconnect_min_ms"));
 }
 
+TEST(OptionsTest, StoresOfAFeedAreCountedUnlessSetIsAskedFor) {
+  const auto counting = [](const Arguments& arguments, const Environment& environment) {
+    return LoadOptions(arguments, environment)->config.zmq.store_counting;
+  };
+  EXPECT_EQ(counting({}, {}), StoreCounting::kCounted);
+  EXPECT_EQ(counting({"--feed-store-counting=set"}, {}), StoreCounting::kSet);
+  EXPECT_EQ(counting({}, {{"KVROUTER_FEED_STORE_COUNTING", "set"}}), StoreCounting::kSet);
+  EXPECT_THAT(ErrorOf({"--feed-store-counting=once"}), HasSubstr("counted or set"));
+}
+
 TEST(OptionsTest, UnknownDynVariablesAreListedAndIgnored) {
   const auto loaded = LoadOptions({}, {{"DYN_ROUTER_MODE", "kv"},
                                        {"DYN_ROUTER_TEMPERATURE", "0"},

@@ -866,6 +866,19 @@ TEST(EngineFeedTest, TwoStoresNeedTwoRemovals) {
   EXPECT_EQ(h.Blocks(), 0u);
 }
 
+TEST(EngineFeedTest, WithStoresAsASetOneRemovalEndsABlockAnnouncedTwice) {
+  EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/false);
+  config.counting = StoreCounting::kSet;
+  FeedHarness h(config);
+  FakeEngine engine;
+  h.Connect();
+  const std::string store = ArrayStore({.hashes = {1}, .parent = {}, .tokens = TokenRun(4, 4)});
+  h.Live(engine.Publish({store, store}));
+  EXPECT_EQ(h.Blocks(), 1u);
+  h.Live(engine.Publish({ArrayRemove({1})}));
+  EXPECT_EQ(h.Blocks(), 0u);
+}
+
 // Pitfall row 16.
 TEST(EngineFeedTest, RemovalOfAnUnknownHashIsNoDamage) {
   FeedHarness h(/*has_replay=*/false);
