@@ -64,6 +64,7 @@ struct RoutingService::Impl {
   const Clock* const clock;
 
   IdSource ids;
+  RefusalCounts refused;
   RequestTable table;
   WaitingRequests waiting;
   DecisionRing recent;
@@ -78,6 +79,8 @@ struct RoutingService::Impl {
         clock(k),
         recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
 
+  // As the public one, but the caller counts the answer.
+  void Submit(RouteRequest request, Completion done, std::string* request_id_out);
   // OK: the id is reserved for the caller.
   absl::Status Reserve(const std::string& request_id);
   // The end of every Submit. Consumes the reservation of a booking request.
@@ -148,6 +151,28 @@ void RoutingService::Impl::Park(std::string request_id, bool book, TicketId tick
   if (auto continuation = waiting.Take(ticket)) (*continuation)(FreedFirst(request_id));
 }
 
+void RoutingService::Impl::Submit(RouteRequest request, Completion done,
+                                  std::string* request_id_out) {
+  if (request.request_id.empty()) request.request_id = ids.Next();
+  if (request_id_out != nullptr) *request_id_out = request.request_id;
+  if (stopped.load(std::memory_order_acquire)) {
+    return done(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                          "the router is shutting down"));
+  }
+  absl::Status admitted = CheckRequest(config, request);
+  if (admitted.ok() && request.book) admitted = Reserve(request.request_id);
+  if (!admitted.ok()) return done(std::move(admitted));
+
+  auto submission = router->Submit(request, clock->Now());
+  if (!submission.ok()) {
+    return done(Settle(request.request_id, request.book, submission.status()));
+  }
+  if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
+    return Park(std::move(request.request_id), request.book, *ticket, std::move(done));
+  }
+  done(Settle(request.request_id, request.book, std::get<RouteDecision>(*std::move(submission))));
+}
+
 void RoutingService::Impl::Pump() {
   for (Router::Resolved& resolved : router->Pump(clock->Now())) {
     waiting.Resolve(resolved.ticket, std::move(resolved.decision));
@@ -174,25 +199,13 @@ RoutingService::~RoutingService() {
 }
 
 void RoutingService::Submit(RouteRequest request, Completion done, std::string* request_id_out) {
-  if (request.request_id.empty()) request.request_id = impl_->ids.Next();
-  if (request_id_out != nullptr) *request_id_out = request.request_id;
-  if (impl_->stopped.load(std::memory_order_acquire)) {
-    return done(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
-                          "the router is shutting down"));
-  }
-  absl::Status admitted = CheckRequest(impl_->config, request);
-  if (admitted.ok() && request.book) admitted = impl_->Reserve(request.request_id);
-  if (!admitted.ok()) return done(std::move(admitted));
-
-  auto submission = impl_->router->Submit(request, impl_->clock->Now());
-  if (!submission.ok()) {
-    return done(impl_->Settle(request.request_id, request.book, submission.status()));
-  }
-  if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
-    return impl_->Park(std::move(request.request_id), request.book, *ticket, std::move(done));
-  }
-  done(impl_->Settle(request.request_id, request.book,
-                     std::get<RouteDecision>(*std::move(submission))));
+  impl_->Submit(
+      std::move(request),
+      [impl = impl_.get(), done = std::move(done)](absl::StatusOr<RouteDecision> decision) {
+        impl->refused.Count(decision.status());
+        done(std::move(decision));
+      },
+      request_id_out);
 }
 
 absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
@@ -206,7 +219,7 @@ absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
   const auto answer = std::make_shared<Answer>();
   const bool book = request.book;
   std::string request_id;
-  Submit(
+  impl_->Submit(
       std::move(request),
       [answer](absl::StatusOr<RouteDecision> decision) {
         MutexLock lock(answer->mu);
@@ -216,13 +229,21 @@ absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
   if (request_id_out != nullptr) *request_id_out = request_id;
   {
     MutexLock lock(answer->mu);
-    if (answer->decision) return *std::move(answer->decision);
+    if (answer->decision) {
+      impl_->refused.Count(answer->decision->status());
+      return *std::move(answer->decision);
+    }
     answer->abandoned = true;
   }
   if (book) Free(request_id);
-  return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kQueueLimit,
-                   "the request would have to wait, which this door does not support");
+  absl::Status would_wait =
+      MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kQueueLimit,
+                "the request would have to wait, which this door does not support");
+  impl_->refused.Count(would_wait);
+  return would_wait;
 }
+
+void RoutingService::CountRefusal(const absl::Status& answer) { impl_->refused.Count(answer); }
 
 absl::StatusOr<std::vector<TargetOverlap>> RoutingService::FindOverlap(
     const RouteRequest& request) const {
@@ -334,7 +355,8 @@ ServiceCounters RoutingService::Counters() const {
           .unknown_frees = load(impl_->unknown_frees),
           .decision_ring_entries = recent.entries,
           .decision_ring_bytes = recent.bytes,
-          .decision_ring_evicted = recent.evicted_total};
+          .decision_ring_evicted = recent.evicted_total,
+          .refused = impl_->refused.Read()};
 }
 
 }  // namespace kvrouter

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "kvrouter/router.h"
+#include "service/refusal_counts.h"
 #include "service/request_limits.h"
 
 namespace kvrouter {
@@ -37,6 +38,8 @@ struct ServiceCounters {
   uint64_t decision_ring_entries = 0;
   uint64_t decision_ring_bytes = 0;
   uint64_t decision_ring_evicted = 0;
+  // Answers of Submit and Route that were errors, each counted once, and those of CountRefusal.
+  RefusalCounts::ByReason refused{};
 };
 
 // A decision of the past.
@@ -74,6 +77,9 @@ class RoutingService {
   // Submit for callers that know the answer comes at once (no queue). A request that would have to
   // wait is refused with kQueueLimit.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
+
+  // For a door that refuses a message before it is a request: counted like an answer of Submit.
+  void CountRefusal(const absl::Status& answer);
 
   // Looking only, with the same checks of the request; nothing is booked, counted or kept. As in
   // Router.

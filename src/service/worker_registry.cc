@@ -95,6 +95,18 @@ void WorkerRegistry::AddListener(WorkerListener* listener) {
 }
 
 absl::StatusOr<WorkerSpec> WorkerRegistry::Register(WorkerSpec spec) {
+  absl::StatusOr<WorkerSpec> stored = TryRegister(std::move(spec));
+  refused_.Count(stored.status());
+  return stored;
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::Update(WorkerId id, const WorkerPatch& patch) {
+  absl::StatusOr<WorkerSpec> stored = TryUpdate(id, patch);
+  refused_.Count(stored.status());
+  return stored;
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
   MutexLock lock(mu_);
   const auto known = workers_.find(spec.id);
@@ -114,7 +126,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::Register(WorkerSpec spec) {
   return StoreLocked(std::move(spec));
 }
 
-absl::StatusOr<WorkerSpec> WorkerRegistry::Update(WorkerId id, const WorkerPatch& patch) {
+absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPatch& patch) {
   MutexLock lock(mu_);
   const auto known = workers_.find(id);
   if (known == workers_.end()) return UnknownWorker(id);

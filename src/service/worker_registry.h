@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "kvrouter/router.h"
 #include "kvrouter/worker.h"
+#include "service/refusal_counts.h"
 
 namespace kvrouter {
 
@@ -69,6 +70,11 @@ class WorkerRegistry {
   // Error: kUnknownWorker: also on the second call, no tombstone is kept.
   absl::Status Remove(WorkerId id);
 
+  // For a door that refuses a message before it is a record: counted like an error of Register.
+  void CountRefusal(const absl::Status& answer) { refused_.Count(answer); }
+  // Errors of Register, Update and Drain, each counted once, and those of CountRefusal.
+  RefusalCounts::ByReason Refused() const { return refused_.Read(); }
+
   std::optional<WorkerSpec> Find(WorkerId id) const;
   std::vector<WorkerSpec> List() const;  // ascending id
   // Grows with every change of the set or of a record, so that a reader can tell that nothing has
@@ -76,9 +82,12 @@ class WorkerRegistry {
   uint64_t Version() const { return version_.load(std::memory_order_acquire); }
 
  private:
+  absl::StatusOr<WorkerSpec> TryRegister(WorkerSpec spec);
+  absl::StatusOr<WorkerSpec> TryUpdate(WorkerId id, const WorkerPatch& patch);
   absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Router* const router_;
+  RefusalCounts refused_;
   mutable Mutex mu_;
   std::vector<WorkerListener*> listeners_ ABSL_GUARDED_BY(mu_);
   std::map<WorkerId, WorkerSpec> workers_ ABSL_GUARDED_BY(mu_);

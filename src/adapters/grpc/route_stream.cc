@@ -161,7 +161,10 @@ void RouteStream::Handle(const v1::StreamRequest& message) {
 
 void RouteStream::Route(uint64_t correlation_id, const v1::RouteRequest& message) {
   absl::StatusOr<RouteInput> input = FromProto(message);
-  if (!input.ok()) return Fail(correlation_id, input.status());
+  if (!input.ok()) {
+    routing_->CountRefusal(input.status());
+    return Fail(correlation_id, input.status());
+  }
   {
     MutexLock lock(mu_);
     ++deciding_;

@@ -33,6 +33,7 @@ class RouteCall final : public grpc::ServerUnaryReactor {
   void Start(const v1::RouteRequest& request) {
     absl::StatusOr<RouteInput> input = FromProto(request);
     if (!input.ok()) {
+      routing_->CountRefusal(input.status());
       Finish(ToGrpcStatus(input.status(), context_));
     } else {
       routing_->Submit(
@@ -111,11 +112,15 @@ absl::Status ExplainPast(const RoutingService& routing, const std::string& reque
 
 absl::Status ExplainNow(RoutingService* routing, const v1::RouteRequest& request,
                         v1::ExplainResponse* response) {
-  KVR_ASSIGN_OR_RETURN(RouteInput input, FromProto(request));
-  input.request.book = false;
+  absl::StatusOr<RouteInput> input = FromProto(request);
+  if (!input.ok()) {
+    routing->CountRefusal(input.status());
+    return input.status();
+  }
+  input->request.book = false;
   std::string request_id;
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision,
-                       routing->Route(std::move(input.request), &request_id));
+                       routing->Route(std::move(input->request), &request_id));
   ToProto(request_id, decision, response->mutable_decision());
   return absl::OkStatus();
 }

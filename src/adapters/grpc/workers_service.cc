@@ -24,12 +24,15 @@ grpc::ServerUnaryReactor* FinishWithWorker(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* WorkersGrpcService::Register(grpc::CallbackServerContext* context,
                                                        const v1::RegisterRequest* request,
                                                        v1::Worker* response) {
-  if (!request->has_worker()) {
-    return FinishNow(context, MakeError(absl::StatusCode::kInvalidArgument,
-                                        ErrorReason::kInvalidRequest, "worker is not set"));
+  absl::StatusOr<WorkerSpec> spec =
+      request->has_worker() ? FromProto(request->worker())
+                            : MakeError(absl::StatusCode::kInvalidArgument,
+                                        ErrorReason::kInvalidRequest, "worker is not set");
+  if (spec.ok()) {
+    spec = workers_->Register(*std::move(spec));
+  } else {
+    workers_->CountRefusal(spec.status());
   }
-  absl::StatusOr<WorkerSpec> spec = FromProto(request->worker());
-  if (spec.ok()) spec = workers_->Register(*std::move(spec));
   return FinishWithWorker(context, spec, response);
 }
 
@@ -37,7 +40,10 @@ grpc::ServerUnaryReactor* WorkersGrpcService::Update(grpc::CallbackServerContext
                                                      const v1::UpdateRequest* request,
                                                      v1::Worker* response) {
   const absl::StatusOr<WorkerPatch> patch = FromProto(*request);
-  if (!patch.ok()) return FinishNow(context, patch.status());
+  if (!patch.ok()) {
+    workers_->CountRefusal(patch.status());
+    return FinishNow(context, patch.status());
+  }
   return FinishWithWorker(context, workers_->Update(WorkerId{request->worker_id()}, *patch),
                           response);
 }

@@ -12,6 +12,7 @@
 
 #include "adapters/metrics/metric_families.h"
 #include "adapters/metrics/process_figures.h"
+#include "kvrouter/error.h"
 
 namespace kvrouter {
 namespace {
@@ -270,6 +271,20 @@ void RouterMetrics::Impl::AddRequests(MetricFamilies* out) const {
   out->Counter("kvrouter_duplicate_requests_total",
                "Requests refused because a booking of the same id was live.");
   out->Add(counters.duplicate_requests);
+  const auto add_by_reason = [out](const RefusalCounts::ByReason& refused) {
+    for (size_t i = 0; i < refused.size(); ++i) {
+      out->Add(refused[i], {{"reason", Str(ErrorReasonName(static_cast<ErrorReason>(i)))}});
+    }
+  };
+  out->Counter("kvrouter_requests_refused_total",
+               "Routing requests, advice included, that were answered with an error, by the reason "
+               "the caller got; 0 for the reasons that only other calls can have.");
+  add_by_reason(counters.refused);
+  out->Counter("kvrouter_registrations_refused_total",
+               "Registrations and changes of workers that were refused, by the reason the caller "
+               "got.");
+  add_by_reason(sources.workers != nullptr ? sources.workers->Refused()
+                                           : RefusalCounts::ByReason{});
   out->Counter("kvrouter_unknown_frees_total",
                "Frees of an id that was not live: never booked, already freed, or expired.");
   out->Add(counters.unknown_frees);
@@ -349,8 +364,11 @@ void RouterMetrics::Impl::AddWorkers(MetricFamilies* out,
 void RouterMetrics::Impl::AddIndex(MetricFamilies* out,
                                    const std::vector<PartitionSnapshot>& partitions) const {
   const auto for_each = [&](uint64_t PartitionSnapshot::*figure) {
-    for (const PartitionSnapshot& partition : partitions)
+    for (const PartitionSnapshot& partition : partitions) {
+      // Empty ones stay in the core until their number is needed; nobody needs to see them.
+      if (partition.loads.empty() && partition.bookings == 0) continue;
       out->Add(partition.*figure, WithPartition(partition));
+    }
   };
   out->Gauge("kvrouter_bookings", "Live bookings of the partition.");
   for_each(&PartitionSnapshot::bookings);

@@ -464,6 +464,23 @@ TEST_F(GrpcServerTest, ExplainTellsWhyOfAPastDecisionAndOfAdviceNow) {
   ExpectNoLoad();
 }
 
+TEST_F(GrpcServerTest, MessagesThatAreNoRequestsAreCountedAsRefused) {
+  constexpr auto kInvalid = static_cast<size_t>(ErrorReason::kInvalidRequest);
+  v1::RouteRequest no_prompt;
+  no_prompt.set_request_id("r");
+  v1::RouteResponse response;
+  EXPECT_EQ(Route(no_prompt, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(service_.Counters().refused[kInvalid], 1u);
+  v1::ExplainRequest explain;
+  *explain.mutable_request() = no_prompt;
+  v1::ExplainResponse explained;
+  EXPECT_FALSE(router_stub_->Explain(Context().get(), explain, &explained).ok());
+  EXPECT_EQ(service_.Counters().refused[kInvalid], 2u);
+  v1::Worker worker;
+  EXPECT_FALSE(workers_stub_->Register(Context().get(), v1::RegisterRequest(), &worker).ok());
+  EXPECT_EQ(registry_.Refused()[kInvalid], 1u);
+}
+
 TEST_F(GrpcServerTest, ExplainKnowsNothingOfIdsItNeverSawAndWantsOneOrTheOther) {
   RegisterWorkers(1);
   v1::ExplainRequest request;

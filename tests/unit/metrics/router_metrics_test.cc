@@ -214,6 +214,8 @@ TEST(RouterMetricsTest, EveryFamilyIsThereBeforeTheFirstRequest) {
       {"kvrouter_bookings", "gauge"},
       {"kvrouter_bookings_expired_total", "counter"},
       {"kvrouter_duplicate_requests_total", "counter"},
+      {"kvrouter_requests_refused_total", "counter"},
+      {"kvrouter_registrations_refused_total", "counter"},
       {"kvrouter_unknown_frees_total", "counter"},
       {"kvrouter_feed_skipped_total", "counter"},
       {"kvrouter_feed_gaps_total", "counter"},
@@ -377,6 +379,42 @@ TEST_F(RouterMetricsSourcesTest, B16NoSeriesOutlivesItsWorker) {
   EXPECT_THAT(scrape.text, Not(HasSubstr("worker_id=\"7\"")))
       << "although the feed has not been removed yet";
   EXPECT_THAT(scrape.text, HasSubstr("worker_id=\"8\""));
+}
+
+TEST_F(RouterMetricsSourcesTest, B16NoSeriesOutlivesTheLastWorkerOfItsPartition) {
+  Register(7);
+  Route("a", {1, 2, 3, 4, 5});
+  EXPECT_THAT(Scrape(metrics_).text, HasSubstr("kvrouter_bookings{model=\"default\""));
+  ASSERT_TRUE(workers_.Remove(WorkerId{7}).ok());
+  const Scrape scrape(metrics_);
+  EXPECT_THAT(scrape.text, Not(HasSubstr("model=\"default\"")));
+  for (const char* family : {"kvrouter_bookings", "kvrouter_index_bytes"})
+    EXPECT_TRUE(scrape.families.contains(family)) << family;
+}
+
+TEST_F(RouterMetricsSourcesTest, RefusalsAreCountedByReason) {
+  const auto refused = [](const Scrape& scrape, const char* calls, const char* reason) {
+    return scrape.Value(fmt::format("kvrouter_{}_refused_total", calls),
+                        {fmt::format("reason=\"{}\"", reason)});
+  };
+  const std::vector<TokenId> tokens{1, 2, 3, 4, 5};
+  RouteRequest request;
+  request.request_id = "a";
+  request.prompt = TokenPrompt{tokens};
+  EXPECT_FALSE(service_.Route(request).ok());
+  Register(1);
+  EXPECT_TRUE(service_.Route(request).ok());
+  EXPECT_FALSE(service_.Route(request).ok());
+  WorkerSpec spec;
+  spec.id = WorkerId{2};
+  EXPECT_FALSE(workers_.Register(spec).ok());
+  EXPECT_FALSE(workers_.Drain(WorkerId{3}).ok());
+  const Scrape scrape(metrics_);
+  EXPECT_EQ(refused(scrape, "requests", "unknown_partition"), 1);
+  EXPECT_EQ(refused(scrape, "requests", "duplicate_request"), 1);
+  EXPECT_EQ(refused(scrape, "requests", "limit_reached"), 0) << "there before it is hit";
+  EXPECT_EQ(refused(scrape, "registrations", "invalid_request"), 1);
+  EXPECT_EQ(refused(scrape, "registrations", "unknown_worker"), 1);
 }
 
 TEST_F(RouterMetricsSourcesTest, IndexFiguresFollowEvents) {

@@ -28,6 +28,32 @@ TEST(RoutingServiceTest, RouteBooksAndFreeReturnsIt) {
   EXPECT_EQ(fleet.service.Counters().requests_finished, 1u);
 }
 
+TEST(RoutingServiceTest, EveryErrorAnswerIsCountedOnceUnderItsReason) {
+  Fleet fleet(1, {}, {.max_prompt_tokens = 200});
+  const auto refused = [&fleet](ErrorReason reason) {
+    return fleet.service.Counters().refused[static_cast<size_t>(reason)];
+  };
+  ASSERT_TRUE(fleet.service.Route(fleet.ARequest("r")).ok());
+  fleet.service.Submit(fleet.ARequest("r"), [](const absl::StatusOr<RouteDecision>&) {});
+  EXPECT_FALSE(fleet.service.Route(fleet.ARequest("r")).ok());
+  EXPECT_EQ(refused(ErrorReason::kDuplicateRequest), 2u);
+  const std::vector<TokenId> too_many(201);
+  RouteRequest long_prompt = fleet.ARequest("long");
+  long_prompt.prompt = TokenPrompt{too_many};
+  EXPECT_FALSE(fleet.service.Route(long_prompt).ok());
+  EXPECT_EQ(refused(ErrorReason::kTooLarge), 1u);
+  ASSERT_TRUE(fleet.registry.Drain(WorkerId{1}).ok());
+  EXPECT_FALSE(fleet.service.Route(fleet.ARequest("s")).ok());
+  EXPECT_FALSE(fleet.service.Route(fleet.AnAdvice()).ok());
+  EXPECT_EQ(refused(ErrorReason::kNoWorkers), 2u);
+  fleet.service.StopIntake();
+  EXPECT_FALSE(fleet.service.Route(fleet.ARequest("t")).ok());
+  EXPECT_EQ(refused(ErrorReason::kShuttingDown), 1u);
+  uint64_t all = 0;
+  for (const uint64_t count : fleet.service.Counters().refused) all += count;
+  EXPECT_EQ(all, 6u);
+}
+
 TEST(RoutingServiceTest, AdviceBooksNothing) {
   Fleet fleet;
   const auto decision = fleet.service.Route(fleet.AnAdvice());
