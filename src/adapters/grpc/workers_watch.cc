@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/status_convert.h"
+#include "kvrouter/error.h"
 
 namespace kvrouter {
 namespace {
@@ -14,8 +16,7 @@ bool Wanted(const std::string& filter, const std::string& name) {
 
 }  // namespace
 
-WorkersWatch::WorkersWatch(const WorkerRegistry* workers,
-                           const grpc::CallbackServerContext* context,
+WorkersWatch::WorkersWatch(const WorkerRegistry* workers, grpc::CallbackServerContext* context,
                            const std::atomic<bool>* stopping, const v1::WatchRequest& request)
     : workers_(workers), context_(context), stopping_(stopping), filter_(request) {
   Proceed();
@@ -29,7 +30,9 @@ void WorkersWatch::OnWriteDone(bool ok) {
 void WorkersWatch::Proceed() {
   if (context_->IsCancelled()) return Finish(grpc::Status::CANCELLED);
   if (stopping_->load()) {
-    return Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the router is shutting down"));
+    return Finish(ToGrpcStatus(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                                         "the router is shutting down"),
+                               context_));
   }
   if (!Compare()) return Wait();
   StartWrite(&outgoing_);

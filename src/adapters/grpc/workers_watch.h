@@ -31,7 +31,7 @@ class WorkersWatch final : public grpc::ServerWriteReactor<v1::WatchResponse> {
   static constexpr std::chrono::milliseconds kPeriod{100};
 
   // All outlive the call; `stopping` ends it.
-  WorkersWatch(const WorkerRegistry* workers, const grpc::CallbackServerContext* context,
+  WorkersWatch(const WorkerRegistry* workers, grpc::CallbackServerContext* context,
                const std::atomic<bool>* stopping, const v1::WatchRequest& request);
 
   void OnWriteDone(bool ok) override;
@@ -44,7 +44,7 @@ class WorkersWatch final : public grpc::ServerWriteReactor<v1::WatchResponse> {
   bool Compare();
 
   const WorkerRegistry* const workers_;
-  const grpc::CallbackServerContext* const context_;
+  grpc::CallbackServerContext* const context_;
   const std::atomic<bool>* const stopping_;
   const v1::WatchRequest filter_;
 

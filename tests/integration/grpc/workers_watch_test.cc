@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/grpc/grpc_server.h"
+#include "adapters/grpc/status_convert.h"
 #include "base/clock.h"
 #include "kvrouter/v1/workers.grpc.pb.h"
 
@@ -131,6 +132,13 @@ TEST_F(WorkersWatchTest, AStoppingServerDoesNotWaitForItsWatchers) {
   v1::WatchResponse response;
   EXPECT_FALSE(watch.reader->Read(&response));
   EXPECT_EQ(watch.reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  const auto& trailers = watch.context.GetServerTrailingMetadata();
+  const auto detail = trailers.find(kErrorDetailKey);
+  ASSERT_NE(detail, trailers.end());
+  v1::ErrorDetail parsed;
+  ASSERT_TRUE(
+      parsed.ParseFromArray(detail->second.data(), static_cast<int>(detail->second.size())));
+  EXPECT_EQ(parsed.reason(), v1::ERROR_REASON_SHUTTING_DOWN);
 }
 
 TEST_F(WorkersWatchTest, WatchersMayLeaveAtAnyTime) {
