@@ -9,9 +9,14 @@
 #include "base/status_macros.h"
 #include "core/schedule/booking_id.h"
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
+
+// What a BookingId has room for.
+static_assert(kMaxBookingsLimit == kMaxBookingSlots);
+static_assert(kMaxPartitionsLimit == kMaxPartitionIndexes);
 
 constexpr double kUnbounded = std::numeric_limits<double>::max();
 
@@ -62,8 +67,8 @@ absl::Status Validate(const RouterConfig& config) {
   }
   KVR_RETURN_IF_ERROR(CheckPeriod("active_request_expiry", scheduler.active_request_expiry));
   KVR_RETURN_IF_ERROR(CheckPeriod("expiry_check_period", scheduler.expiry_check_period));
-  KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingSlots));
-  KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionIndexes));
+  KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingsLimit));
+  KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionsLimit));
   return CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max());
 }
 

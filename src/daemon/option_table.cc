@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "adapters/http/http_format.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
@@ -175,6 +176,8 @@ constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxBytes = uint64_t{1}
                                << 31;  // one message; gRPC's own limit is a signed 32-bit number
 constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
+// With what follows, the end of the daemon stays under 5 s.
+constexpr uint64_t kMaxShutdownGraceMs = 3000;
 constexpr uint64_t kYearSeconds = 365ull * 24 * 3600;
 
 void AddDoors(std::vector<Option>* table) {
@@ -194,7 +197,7 @@ void AddDoors(std::vector<Option>* table) {
   table->push_back(Whole("ready-bound-ms", "KVROUTER_READY_BOUND_MS", FIELD(ready_bound), 0, kDayMs,
                          "Longest wait of /ready for the event feeds' first replay, in ms."));
   table->push_back(Whole("shutdown-grace-ms", "KVROUTER_SHUTDOWN_GRACE_MS", FIELD(shutdown_grace),
-                         0, 4000,
+                         0, kMaxShutdownGraceMs,
                          "How long running calls may take to finish after SIGTERM, in ms."));
 }
 
@@ -253,16 +256,15 @@ void AddRouting(std::vector<Option>* table) {
 void AddLimits(std::vector<Option>* table) {
   auto& t = *table;
   t.push_back(Whole("max-bookings", "KVROUTER_MAX_BOOKINGS", FIELD(router.scheduler.max_bookings),
-                    1, 1'000'000'000, "Live bookings per partition."));
+                    1, kMaxBookingsLimit, "Live bookings per partition."));
   t.push_back(Whole("max-partitions", "KVROUTER_MAX_PARTITIONS", FIELD(router.max_partitions), 1,
-                    kMaxU32, "Pairs of model and routing group."));
+                    kMaxPartitionsLimit, "Pairs of model and routing group."));
   t.push_back(Whole("max-workers", "KVROUTER_MAX_WORKERS", FIELD(router.max_workers), 1, kMaxU32,
                     "Registered workers."));
   t.push_back(Whole("max-prompt-tokens", "KVROUTER_MAX_PROMPT_TOKENS",
                     FIELD(service.max_prompt_tokens), 1, kMaxU32, "Longest prompt, in tokens."));
   t.push_back(Whole("max-request-id-bytes", "KVROUTER_MAX_REQUEST_ID_BYTES",
-                    FIELD(service.max_request_id_bytes), 1, 65536,
-                    "Longest request id, in bytes."));
+                    FIELD(service.max_request_id_bytes), 1, 1024, "Longest request id, in bytes."));
   t.push_back(Whole("decision-ring-entries", "KVROUTER_DECISION_RING_ENTRIES",
                     FIELD(service.decision_ring_entries), 0, 1'000'000,
                     "Recent decisions kept for Explain and kvrouterctl explain; 0: none."));

@@ -11,6 +11,7 @@
 #include "daemon/config_file.h"
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
+#include "daemon/unimplemented_settings.h"
 #include "service/worker_registry.h"
 
 namespace kvrouter {
@@ -56,6 +57,8 @@ struct Flags {
 };
 
 absl::Status UnknownFlag(std::string_view argument, std::string_view name) {
+  if (IsUnimplementedSetting(name))
+    return absl::InvalidArgumentError(fmt::format("flag '{}': not implemented yet", argument));
   std::vector<std::string> known{std::string(kConfigFlag)};
   for (const ActionFlag& flag : kActionFlags) known.emplace_back(flag.name);
   for (const Option& option : OptionTable()) {
@@ -153,6 +156,10 @@ absl::StatusOr<std::vector<Assignment>> FromFile(const ConfigFile& file, const s
   for (const ConfigFile::Setting& setting : file.settings) {
     const Option* option = FindOptionByKey(setting.key);
     if (option == nullptr && setting.key != OverlapScoreWeightAlias().key) {
+      if (IsUnimplementedSetting(setting.key)) {
+        return absl::InvalidArgumentError(
+            fmt::format("{}:{}: key '{}': not implemented yet", path, setting.line, setting.key));
+      }
       std::vector<std::string> known{"workers"};
       for (const Option& row : OptionTable()) known.push_back(row.Key());
       return absl::InvalidArgumentError(fmt::format("{}:{}: unknown key '{}'{}", path, setting.line,
@@ -180,6 +187,18 @@ std::vector<std::string> IgnoredVariables(const std::map<std::string, std::strin
     const bool ours = name.starts_with("DYN_") ||
                       (name.starts_with("KVROUTER_") && !IsKubernetesServiceVariable(name));
     if (ours && std::find(known.begin(), known.end(), name) == known.end()) out.push_back(name);
+  }
+  return out;
+}
+
+// Weights of cached blocks that no event is turned into yet.
+std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSetting>& settings) {
+  std::vector<std::string> out;
+  for (const char* name : {"router-host-cache-hit-weight", "router-disk-cache-hit-weight",
+                           "shared-cache-multiplier"}) {
+    const Option* option = FindOption(name);
+    const auto& setting = settings[static_cast<size_t>(option - OptionTable().data())];
+    if (setting.value != option->Default()) out.push_back(setting.key);
   }
   return out;
 }
@@ -268,7 +287,9 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   }
   KVR_RETURN_IF_ERROR(resolver.Apply(FromEnvironment(environment)));
   KVR_RETURN_IF_ERROR(resolver.Apply(flags.assignments));
+  KVR_RETURN_IF_ERROR(CheckUnimplemented(environment));
   out.ignored_variables = IgnoredVariables(environment);
+  out.without_effect = SettingsWithoutEffect(out.settings);
   KVR_RETURN_IF_ERROR(CheckTogether(out.config));
   return out;
 }

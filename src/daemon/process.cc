@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/daemon.h"
+#include "daemon/open_files.h"
 #include "daemon/option_text.h"
 #include "daemon/options.h"
 
@@ -27,12 +28,26 @@ void SetUpLog(const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void SetUpOpenFiles(const std::vector<WorkerSpec>& workers) {
+  const uint64_t limit = RaiseOpenFileLimit();
+  const uint64_t ranks = EventRanks(workers);
+  if (limit < ranks * kOpenFilesPerEventRank) {
+    spdlog::warn("event=open_files_short limit={} event_ranks={} per_rank={}", limit, ranks,
+                 kOpenFilesPerEventRank);
+  }
+}
+
 int Serve(LoadedOptions options, const sigset_t& signals) {
   SetUpLog(options.config.log_level);
+  SetUpOpenFiles(options.config.workers);
   Daemon daemon(std::move(options.config));
   if (const absl::Status status = daemon.Start(); !status.ok()) return Fail(status);
   for (const std::string& name : options.ignored_variables)
     spdlog::warn("event=variable_ignored name={}", name);
+  if (!options.without_effect.empty()) {
+    spdlog::warn("event=setting_without_effect names={} reason=\"accepted, no effect yet\"",
+                 fmt::join(options.without_effect, ","));
+  }
   int signal = 0;
   while (sigwait(&signals, &signal) != 0) {
   }

@@ -1,4 +1,5 @@
 """Start, health, readiness, the first scrape."""
+import resource
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,8 @@ COUNTER_FAMILIES = [
     'dynamo_component_kv_cache_events_applied', 'dynamo_component_kv_cache_event_warnings', 'kvrouter_overlap_tokens_total',
     'kvrouter_isl_tokens_total', 'kvrouter_expected_engine_hit_tokens_total', 'kvrouter_decisions_total',
     'kvrouter_advice_total', 'kvrouter_bookings_expired_total', 'kvrouter_duplicate_requests_total',
-    'kvrouter_unknown_frees_total', 'kvrouter_feed_skipped_total', 'kvrouter_feed_gaps_total', 'kvrouter_feed_replays_total',
+    'kvrouter_unknown_frees_total', 'kvrouter_requests_refused_total', 'kvrouter_registrations_refused_total',
+    'kvrouter_feed_skipped_total', 'kvrouter_feed_gaps_total', 'kvrouter_feed_replays_total',
     'kvrouter_feed_restarts_total', 'kvrouter_feed_reconnects_total', 'kvrouter_feed_live_dropped_total',
     'kvrouter_http_timeouts_total', 'kvrouter_http_bad_requests_total', 'kvrouter_http_connections_refused_total',
 ]
@@ -117,3 +119,15 @@ def test_variables_of_other_processes_are_named_once_and_ignored(start):
     daemon = start(env={'DYN_SOMETHING_ELSE': '1', 'KVROUTER_SERVICE_HOST': '10.0.0.1'})
     assert daemon.log.read_text().count('event=variable_ignored name=DYN_SOMETHING_ELSE') == 1
     assert 'KVROUTER_SERVICE_HOST' not in daemon.log.read_text()
+
+
+def test_weights_that_nothing_reads_yet_are_named_once(start):
+    daemon = start(env={'DYN_ROUTER_HOST_CACHE_HIT_WEIGHT': '0.5', 'DYN_SHARED_CACHE_MULTIPLIER': '0.5'})
+    line = 'event=setting_without_effect names=router_host_cache_hit_weight,shared_cache_multiplier'
+    assert daemon.log.read_text().count(line) == 1
+    assert daemon.log.read_text().count('setting_without_effect') == 1
+
+
+def test_the_limit_of_open_files_is_raised(start):
+    daemon = start()
+    assert daemon.metrics().one('process_max_fds') == resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -10,6 +10,7 @@
 
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
+#include "daemon/unimplemented_settings.h"
 
 namespace kvrouter {
 namespace {
@@ -229,6 +230,62 @@ TEST(OptionsTest, UnknownDynVariablesAreListedAndIgnored) {
                                        {"PATH", "/bin"}});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_THAT(loaded->ignored_variables, ElementsAre("DYN_ROUTER_MODE", "KVROUTER_TEMPRATURE"));
+}
+
+TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
+  EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_QUEUE_THRESHOLD", "4"}}),
+            "value '4' from environment DYN_ROUTER_QUEUE_THRESHOLD: not implemented yet");
+  EXPECT_EQ(ErrorOf({"--router-queue-threshold=4"}),
+            "flag '--router-queue-threshold=4': not implemented yet");
+  const ConfigOnDisk file("router_replica_sync: true\n");
+  EXPECT_EQ(ErrorOf({"--config", file.path()}),
+            fmt::format("{}:1: key 'router_replica_sync': not implemented yet", file.path()));
+  for (const UnimplementedSetting& setting : UnimplementedSettings()) {
+    const std::string variable(setting.variable);
+    EXPECT_THAT(ErrorOf({}, {{variable, "77"}}), HasSubstr(variable));
+    EXPECT_EQ(ErrorOf({}, {{variable, ""}}), "") << variable;
+    for (const std::string_view neutral : setting.neutral)
+      EXPECT_EQ(ErrorOf({}, {{variable, std::string(neutral)}}), "") << variable;
+    for (const Option& option : OptionTable())
+      EXPECT_NE(option.environment, variable) << "implemented: its row has to go";
+  }
+  EXPECT_THAT(ErrorOf({}, {{"DYN_USE_KV_EVENTS", "false"}}), HasSubstr("not implemented yet"));
+  EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_TTL_SECS", "120.0"}}), "");
+  EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_QUEUE_POLICY", "FCFS"}}), "");
+}
+
+TEST(OptionsTest, WeightsThatNothingReadsYetAreNamedWhenTheyAreSet) {
+  EXPECT_THAT(LoadOptions({}, {})->without_effect, ElementsAre());
+  EXPECT_THAT(LoadOptions({"--router-host-cache-hit-weight=0.75", "--shared-cache-multiplier=0.5"},
+                          {{"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT", "0"}})
+                  ->without_effect,
+              ElementsAre("router_disk_cache_hit_weight", "shared_cache_multiplier"));
+}
+
+// The ends of a range that --help promises are accepted by everything that looks at the settings.
+TEST(OptionsTest, TheEndsOfEveryRangeAreAccepted) {
+  for (const Option& option : OptionTable()) {
+    constexpr std::string_view kWhole = "a whole number in ";
+    if (!option.range.starts_with(kWhole)) continue;
+    const std::string range = option.range.substr(kWhole.size());
+    const size_t dots = range.find("..");
+    // A wait that grows from its minimum to its maximum: set both.
+    const bool reconnect = option.name.starts_with("zmq-reconnect-");
+    for (const std::string& end : {range.substr(0, dots), range.substr(dots + 2)}) {
+      Arguments arguments{"--check-config", "--" + option.name, end};
+      if (reconnect) arguments = {"--zmq-reconnect-min-ms=" + end, "--zmq-reconnect-max-ms=" + end};
+      EXPECT_EQ(ErrorOf(arguments), "") << option.name << "=" << end;
+    }
+  }
+}
+
+TEST(OptionsTest, TheGraceOfTheEndLeavesTimeForTheRestOfIt) {
+  EXPECT_EQ(ErrorOf({"--shutdown-grace-ms=3000"}), "");
+  EXPECT_THAT(ErrorOf({"--shutdown-grace-ms=3001"}), HasSubstr("0..3000"));
+}
+
+TEST(OptionsTest, RequestIdsHaveABoundWhateverTheSetting) {
+  EXPECT_THAT(ErrorOf({"--max-request-id-bytes=1025"}), HasSubstr("1..1024"));
 }
 
 TEST(OptionsTest, ActionsAreRecognised) {

@@ -1,0 +1,106 @@
+#include "daemon/unimplemented_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace kvrouter {
+namespace {
+
+std::string Upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<int>(c)));
+  return out;
+}
+
+bool ParseReal(std::string_view text, double* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// As text whatever its case, or as the same number.
+bool SameValue(std::string_view a, std::string_view b) {
+  double x = 0;
+  double y = 0;
+  return Upper(a) == Upper(b) || (ParseReal(a, &x) && ParseReal(b, &y) && x == y);
+}
+
+bool IsNeutral(const UnimplementedSetting& setting, std::string_view value) {
+  return value.empty() ||
+         std::any_of(setting.neutral.begin(), setting.neutral.end(),
+                     [value](std::string_view neutral) { return SameValue(value, neutral); });
+}
+
+}  // namespace
+
+const std::vector<UnimplementedSetting>& UnimplementedSettings() {
+  static const std::vector<std::string_view> off = {"false", "0", "no", "off"};
+  static const std::vector<std::string_view> on = {"true", "1", "yes", "on"};
+  static const auto* const table = new std::vector<UnimplementedSetting>{
+      // Queue, policies, overload.
+      {"DYN_ROUTER_QUEUE_THRESHOLD", {"none"}},
+      {"DYN_ROUTER_QUEUE_POLICY", {"fcfs"}},
+      {"DYN_ROUTER_POLICY_CONFIG", {}},
+      {"DYN_ROUTER_PREFILL_POLICY", {}},
+      {"DYN_ROUTER_DECODE_POLICY", {}},
+      {"DYN_ROUTER_WORKER_SELECTION_POLICY", {"default"}},
+      {"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS", {"10"}},
+      {"DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD", {"none"}},
+      {"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD", {"none"}},
+      {"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC", {"none"}},
+      {"DYN_ROUTER_LOAD_AWARE", off},
+      {"DYN_ROUTER_PREFILL_LOAD_MODEL", {"none"}},
+      // Where cached blocks are known from.
+      {"DYN_ROUTER_USE_KV_EVENTS", on},
+      {"DYN_USE_KV_EVENTS", on},
+      {"DYN_ROUTER_TTL_SECS", {"120"}},
+      {"DYN_ROUTER_PREDICTED_TTL_SECS", {"none"}},
+      {"DYN_USE_REMOTE_INDEXER", off},
+      {"DYN_SERVE_INDEXER", off},
+      {"DYN_SHARED_CACHE_TYPE", {"none"}},
+      // Several routers, start.
+      {"DYN_ROUTER_REPLICA_SYNC", off},
+      {"DYN_ROUTER_TRACKING_HASH", {"public-xxh3-v1"}},
+      {"DYN_ROUTER_TRACKING_KEY_FILE", {}},
+      {"DYN_ROUTER_TRACKING_KEY_ID", {}},
+      {"DYN_ROUTER_MIN_INITIAL_WORKERS", {"0"}},
+      // Disaggregation, affinity, migration.
+      {"DYN_ROUTER_CONDITIONAL_DISAGG", off},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", {}},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_POLICY", {"isl_bounding"}},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD", {"2048"}},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_RATIO_THRESHOLD", {"0.7"}},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD", {"none"}},
+      {"DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD", {"none"}},
+      {"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", {"none"}},
+      {"DYN_MIN_REMOTE_PREFILL_TOKENS", {"0"}},
+      {"DYN_SESSION_FROM_PREFIX_TOKENS", {"0"}},
+      {"DYN_LOCAL_CONTINUATIONS", off},
+      {"DYN_SESSION_RENDEZVOUS", off},
+      {"DYN_KV_MIGRATION", off},
+      {"DYN_KV_MIGRATION_MIN_TOKENS", {"16384"}},
+  };
+  return *table;
+}
+
+bool IsUnimplementedSetting(std::string_view name) {
+  const std::string variable = "DYN_" + Upper(name);
+  const auto& table = UnimplementedSettings();
+  return std::any_of(table.begin(), table.end(), [&variable](const UnimplementedSetting& setting) {
+    return setting.variable == variable;
+  });
+}
+
+absl::Status CheckUnimplemented(const std::map<std::string, std::string>& environment) {
+  for (const UnimplementedSetting& setting : UnimplementedSettings()) {
+    const auto it = environment.find(std::string(setting.variable));
+    if (it == environment.end() || IsNeutral(setting, it->second)) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "value '{}' from environment {}: not implemented yet", it->second, setting.variable));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,32 @@
+#ifndef KVROUTER_DAEMON_UNIMPLEMENTED_SETTINGS_H_
+#define KVROUTER_DAEMON_UNIMPLEMENTED_SETTINGS_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace kvrouter {
+
+// A router setting of Dynamo or of its fork for a part that this router does not have yet. Whoever
+// sets it counts on that part, so it must not be ignored like the variables of other processes; a
+// row goes when its part comes.
+struct UnimplementedSetting {
+  std::string_view variable;
+  std::vector<std::string_view> neutral;  // values that ask for nothing, beside the empty one
+};
+
+const std::vector<UnimplementedSetting>& UnimplementedSettings();
+
+// By the name of a flag or key, with dashes or underscores: "router-queue-threshold" is
+// DYN_ROUTER_QUEUE_THRESHOLD.
+bool IsUnimplementedSetting(std::string_view name);
+
+// OK, or one line naming the first variable that asks for something we cannot do.
+absl::Status CheckUnimplemented(const std::map<std::string, std::string>& environment);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DAEMON_UNIMPLEMENTED_SETTINGS_H_
