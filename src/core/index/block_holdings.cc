@@ -1,6 +1,7 @@
 #include "core/index/block_holdings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -135,13 +136,18 @@ void BlockHoldings::HoldPlanned(uint32_t slot) {
   }
 }
 
-ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const Removed& event) {
+ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting,
+                                  std::span<const EngineHash> hashes) {
   ApplyResult result;
   const uint32_t slot = holders_.Find(target);
+  // The tree learns of all removals at once, since each by itself may move long lists. Only where a
+  // hash is repeated must the second know of the first.
+  names_.clear();
+  for (const EngineHash hash : hashes) names_.push_back(NameOf(hash));
+  const bool one_by_one = duplicates_.HasDuplicate(names_);
   // Engines evict tail first: the block before the last one, known without a table look-up.
   uint32_t likely = kNoId;
-  for (const EngineHash hash : event.engine_hashes) {
-    const BlockName name = NameOf(hash);
+  for (const BlockName name : names_) {
     NamedBlock named;
     if (likely != kNoId && tree_.blocks()[likely].name == name) {
       named = {likely, Naming::kShared};
@@ -165,7 +171,9 @@ ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting, const R
     }
     if (named.naming == Naming::kShared) likely = tree_.SharedPredecessor(slot, named.block);
     RemoveName(slot, name, named, &result);
+    if (one_by_one) ReleaseUnnamed(slot);
   }
+  ReleaseUnnamed(slot);
   return result;
 }
 
@@ -183,14 +191,38 @@ void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& 
       return;
     }
   }
-  orphaned_.clear();
-  tree_.Release(slot, {&named.block, 1}, &orphaned_);
-  holder.run_starts.erase(named.block);
-  holder.run_starts.insert(orphaned_.begin(), orphaned_.end());
-  ShrinkIfSparse(holder.run_starts);
+  unnamed_.push_back(named.block);
   --holder.held_blocks;
   --held_blocks_;
   ++result->blocks_removed;
+}
+
+// Edge by edge: edges may be joined on the way, but the blocks of one stay together in their order.
+void BlockHoldings::ReleaseUnnamed(uint32_t slot) {
+  if (unnamed_.empty()) return;
+  const BlockTable& blocks = tree_.blocks();
+  const auto place = [&](uint32_t id) { return std::pair(blocks[id].node, blocks[id].depth()); };
+  std::sort(unnamed_.begin(), unnamed_.end(),
+            [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+  auto& run_starts = holders_[slot].run_starts;
+  path_.clear();
+  std::span<const uint32_t> rest(unnamed_);
+  // The ends of the edges' shares are found before the first release may join edges.
+  for (size_t i = 1; i <= rest.size(); ++i) {
+    if (i == rest.size() || blocks[rest[i]].node != blocks[rest[i - 1]].node)
+      path_.push_back(static_cast<uint32_t>(i));
+  }
+  size_t from = 0;
+  for (const uint32_t to : path_) {
+    const auto share = rest.subspan(from, to - from);
+    orphaned_.clear();
+    for (const uint32_t id : share) run_starts.erase(id);
+    tree_.Release(slot, share, &orphaned_);
+    run_starts.insert(orphaned_.begin(), orphaned_.end());
+    from = to;
+  }
+  ShrinkIfSparse(run_starts);
+  unnamed_.clear();
 }
 
 uint32_t BlockHoldings::Detach(Target target) {

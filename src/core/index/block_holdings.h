@@ -25,7 +25,8 @@ namespace kvrouter {
 class BlockHoldings {
  public:
   ApplyResult Store(Target target, StoreCounting counting, const Stored& event);
-  ApplyResult Remove(Target target, StoreCounting counting, const Removed& event);
+  // Takes time at most in proportion to hashes.size() times the holes of the edges concerned.
+  ApplyResult Remove(Target target, StoreCounting counting, std::span<const EngineHash> hashes);
 
   // From now on the target holds nothing. Returns the slot whose blocks are to be released by
   // Sweep, or kNoId. Two steps, since releasing takes time in proportion to what was held and the
@@ -61,6 +62,7 @@ class BlockHoldings {
                    ApplyResult* result);
   void HoldPlanned(uint32_t slot);
   void RemoveName(uint32_t slot, BlockName name, const NamedBlock& named, ApplyResult* result);
+  void ReleaseUnnamed(uint32_t slot);
 
   RadixTree tree_;
   HolderTable holders_;
@@ -73,6 +75,7 @@ class BlockHoldings {
   std::vector<Plan> plan_;
   std::vector<RadixTree::NewBlock> new_blocks_;
   std::vector<uint32_t> orphaned_;
+  std::vector<uint32_t> unnamed_;  // lost their last name; the tree does not know yet
 };
 
 }  // namespace kvrouter

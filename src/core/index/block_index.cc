@@ -34,12 +34,30 @@ ApplyResult BlockIndex::Apply(const KvEvent& event) {
     return holdings_->Store(event.target, event.counting, *stored);
   }
   if (const auto* removed = std::get_if<Removed>(&event.data)) {
-    WriterLock lock(mu_);
-    return holdings_->Remove(event.target, event.counting, *removed);
+    return Remove(event.target, event.counting, removed->engine_hashes);
   }
   ApplyResult result;
   result.blocks_removed = static_cast<uint32_t>(DropTarget(event.target));
   return result;
+}
+
+ApplyResult BlockIndex::Remove(Target target, StoreCounting counting,
+                               std::span<const EngineHash> hashes) {
+  constexpr size_t kHashesPerStep = 256;
+  ApplyResult sum;
+  while (!hashes.empty()) {
+    const auto step = hashes.first(std::min(hashes.size(), kHashesPerStep));
+    ApplyResult result;
+    {
+      WriterLock lock(mu_);
+      result = holdings_->Remove(target, counting, step);
+    }
+    if (sum.status == ApplyStatus::kOk) sum.status = result.status;
+    sum.blocks_removed += result.blocks_removed;
+    sum.blocks_not_found += result.blocks_not_found;
+    hashes = hashes.subspan(step.size());
+  }
+  return sum;
 }
 
 void BlockIndex::RemoveTarget(Target target) { DropTarget(target); }

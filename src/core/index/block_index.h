@@ -70,7 +70,8 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 // How it is divided: BlockHoldings (what events mean) on RadixTree (shape, runs, blocks),
 // OverlapWalk (lookups), HolderTable (per target), ProbeTable and Slab (storage).
 //
-// Thread safety: thread-safe. Events take the lock exclusively for one event, lookups share it.
+// Thread safety: thread-safe. A stored event takes the lock exclusively, a removed event does so in
+// steps of some hundred hashes (lookups may see it half applied), lookups share it.
 // Dropping a target makes it vanish in one step; freeing its blocks is done by the same call in
 // short steps that let lookups in between.
 class BlockIndex {
@@ -111,6 +112,7 @@ class BlockIndex {
   void CheckInvariants() const;
 
  private:
+  ApplyResult Remove(Target target, StoreCounting counting, std::span<const EngineHash> hashes);
   // Returns how many blocks it held.
   uint64_t DropTarget(Target target);
 

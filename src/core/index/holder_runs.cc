@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "core/index/slab.h"
 
@@ -16,8 +17,13 @@ uint32_t Pack(uint32_t slot, Naming naming) { return slot << 1 | (naming == Nami
 std::span<const Run> HolderRuns::Of(uint32_t slot) const {
   const auto begin = std::partition_point(runs_.begin(), runs_.end(),
                                           [&](const Run& r) { return r.slot() < slot; });
+  // Nearly always one run; a slot with many holes must not cost a step per hole.
+  ptrdiff_t stride = 1;
   auto end = begin;
-  while (end != runs_.end() && end->slot() == slot) ++end;
+  while (runs_.end() - end > stride && end[stride].slot() == slot)
+    end += std::exchange(stride, stride * 2);
+  end = std::partition_point(end, std::min(end + stride, runs_.end()),
+                             [&](const Run& r) { return r.slot() == slot; });
   return {begin, end};
 }
 
@@ -52,12 +58,38 @@ void HolderRuns::Assign(uint32_t slot, uint32_t from, uint32_t to, Naming naming
     add({(last - 1)->slot_and_own, std::max((last - 1)->from, to), (last - 1)->to});
   }
 
+  Replace(first, last, std::span(fresh).first(count));
+}
+
+void HolderRuns::Remove(uint32_t slot, std::span<const uint32_t> offsets) {
+  // [first, last) are the runs of this slot from the first to the last offset.
+  const auto first = std::partition_point(runs_.begin(), runs_.end(), [&](const Run& r) {
+    return r.slot() < slot || (r.slot() == slot && r.to <= offsets.front());
+  });
+  const auto last = std::partition_point(first, runs_.end(), [&](const Run& r) {
+    return r.slot() == slot && r.from <= offsets.back();
+  });
+  std::vector<Run> kept;
+  kept.reserve(static_cast<size_t>(last - first) + offsets.size());
+  auto offset = offsets.begin();
+  for (auto run = first; run != last; ++run) {
+    uint32_t from = run->from;
+    for (; offset != offsets.end() && *offset < run->to; ++offset) {
+      if (*offset < from) continue;  // was not held
+      if (from < *offset) kept.push_back({run->slot_and_own, from, *offset});
+      from = *offset + 1;
+    }
+    if (from < run->to) kept.push_back({run->slot_and_own, from, run->to});
+  }
+  Replace(first, last, kept);
+}
+
+void HolderRuns::Replace(Run* first, Run* last, std::span<const Run> fresh) {
   const size_t replaced = static_cast<size_t>(last - first);
-  const size_t common = std::min(replaced, count);
+  const size_t common = std::min(replaced, fresh.size());
   const auto rest = std::copy_n(fresh.begin(), common, first);
-  if (count > common) {
-    runs_.insert(rest, fresh.begin() + static_cast<ptrdiff_t>(common),
-                 fresh.begin() + static_cast<ptrdiff_t>(count));
+  if (fresh.size() > common) {
+    runs_.insert(rest, fresh.begin() + static_cast<ptrdiff_t>(common), fresh.end());
   } else if (replaced > common) {
     runs_.erase(rest, last);
     if (runs_.capacity() > 8 && runs_.size() * 4 < runs_.capacity()) runs_.shrink_to_fit();

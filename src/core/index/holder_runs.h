@@ -47,6 +47,10 @@ class HolderRuns {
   // to.
   void Assign(uint32_t slot, uint32_t from, uint32_t to, Naming naming);
 
+  // `slot` no longer holds these offsets. One pass over the slot's runs however many they are: one
+  // Assign per hole would move the list each time. REQUIRES: not empty, ascending.
+  void Remove(uint32_t slot, std::span<const uint32_t> offsets);
+
   // Keeps [0, at) and returns the rest, moved to offset 0.
   HolderRuns SplitOff(uint32_t at);
   // Adds the runs of the edge that continues this one, whose length is `length`.
@@ -58,6 +62,8 @@ class HolderRuns {
   size_t bytes() const;
 
  private:
+  void Replace(Run* first, Run* last, std::span<const Run> fresh);
+
   absl::InlinedVector<Run, 1> runs_;
 };
 

@@ -126,24 +126,34 @@ std::span<const uint32_t> RadixTree::RunFrom(uint32_t slot, uint32_t block) cons
   const Place place = PlaceOf(block);
   const Node& node = nodes_[place.node];
   uint32_t end = place.offset;
-  for (const Run& run : node.holders.Of(slot)) {
-    if (run.from <= end && end < run.to) end = run.to;
-  }
+  const auto runs = node.holders.Of(slot);
+  auto run = std::partition_point(runs.begin(), runs.end(),
+                                  [&](const Run& r) { return r.to <= place.offset; });
+  for (; run != runs.end() && run->from <= end; ++run) end = run->to;
   return node.edge.ids().subspan(place.offset, end - place.offset);
 }
 
-void RadixTree::Release(uint32_t slot, std::span<const uint32_t> run,
+void RadixTree::Release(uint32_t slot, std::span<const uint32_t> released,
                         std::vector<uint32_t>* orphaned) {
-  const Place place = PlaceOf(run.front());
-  const uint32_t end = place.offset + static_cast<uint32_t>(run.size());
+  const Place place = PlaceOf(released.front());
+  const uint32_t end = PlaceOf(released.back()).offset + 1;
   Node& node = nodes_[place.node];
+  offsets_.clear();
   part_bytes_ -= PartBytes(node);
-  node.holders.Assign(slot, place.offset, end, Naming::kNone);
-  part_bytes_ += PartBytes(node);
-  if (end < node.edge.size()) {
-    if (node.holders.At(slot, end) != Naming::kNone) orphaned->push_back(node.edge.ids()[end]);
-    return;  // a leaf is still held at its end
+  if (end - place.offset == released.size()) {
+    node.holders.Assign(slot, place.offset, end, Naming::kNone);
+  } else {
+    for (const uint32_t block : released) offsets_.push_back(PlaceOf(block).offset);
+    node.holders.Remove(slot, offsets_);
   }
+  part_bytes_ += PartBytes(node);
+  if (offsets_.empty()) offsets_.push_back(end - 1);
+  const auto runs = node.holders.Of(slot);
+  for (const uint32_t offset : offsets_) {
+    if (offset + 1 < node.edge.size() && HolderRuns::At(runs, offset + 1) != Naming::kNone)
+      orphaned->push_back(node.edge.ids()[offset + 1]);
+  }
+  if (end < node.edge.size()) return;  // a leaf is still held at its end
   for (uint32_t c = node.first_child; c != kNoId; c = nodes_[c].next_sibling) {
     if (nodes_[c].holders.At(slot, 0) != Naming::kNone)
       orphaned->push_back(nodes_[c].edge.ids()[0]);

@@ -92,9 +92,10 @@ class RadixTree {
   // hold `block`. Valid until the next change.
   std::span<const uint32_t> RunFrom(uint32_t slot, uint32_t block) const;
 
-  // `slot` no longer holds these blocks, which follow each other on one edge. Appends to `orphaned`
-  // the blocks directly behind them that the slot still holds. What nobody needs any more is freed.
-  void Release(uint32_t slot, std::span<const uint32_t> run, std::vector<uint32_t>* orphaned);
+  // `slot` no longer holds these blocks: on one edge, in its order, perhaps with gaps. Appends to
+  // `orphaned` the blocks directly behind them that the slot still holds. What nobody needs any more
+  // is freed.
+  void Release(uint32_t slot, std::span<const uint32_t> released, std::vector<uint32_t>* orphaned);
 
   size_t node_count() const { return nodes_.size() - 1; }  // the root does not count
   size_t bytes() const;
@@ -129,6 +130,7 @@ class RadixTree {
   BlockTable blocks_;
   HashToId children_;
   size_t part_bytes_ = 0;
+  std::vector<uint32_t> offsets_;  // scratch of Release
 };
 
 }  // namespace kvrouter

@@ -90,5 +90,38 @@ TEST(BlockIndexThreadsTest, LookupsSeeWholeEventsWhileWritersStoreAndDrop) {
   index.CheckInvariants();
 }
 
+// A lookup that sees the event half applied was let in before its end.
+TEST(BlockIndexThreadsTest, LookupsAreLetInDuringALargeRemoval) {
+  constexpr uint64_t kBlocks = 50'000;
+  Stored stored;
+  Removed removed;
+  for (uint64_t i = 0; i < kBlocks; ++i) {
+    stored.blocks.push_back({EngineHash{i}, LocalBlockHash{i}});
+    removed.engine_hashes.push_back(EngineHash{kBlocks - 1 - i});
+  }
+  BlockIndex index;
+  KvEvent event;
+  event.target = IndexDriver::TargetOf(1);
+  std::atomic<bool> let_in{false};
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) {
+      const uint64_t held = index.HolderBlocks(event.target);
+      if (held > 0 && held < kBlocks) let_in = true;
+    }
+  });
+  for (int round = 0; round < 200 && !let_in; ++round) {
+    event.data = stored;
+    EXPECT_EQ(index.Apply(event).blocks_stored, kBlocks);
+    event.data = removed;
+    EXPECT_EQ(index.Apply(event).blocks_removed, kBlocks);
+  }
+  stop = true;
+  reader.join();
+  EXPECT_TRUE(let_in);
+  EXPECT_EQ(index.Stats().holder_blocks, 0);
+  index.CheckInvariants();
+}
+
 }  // namespace
 }  // namespace kvrouter

@@ -109,6 +109,14 @@ TEST(HolderRunsTest, AgreesWithAGridOfOffsets) {
       const auto naming = static_cast<Naming>(random() % 3);
       runs.Assign(slot, from, to, naming);
       for (uint32_t o = from; o < to; ++o) grid[slot][o] = naming;
+      if (step % 4 == 3) {  // offsets with gaps, held or not
+        std::vector<uint32_t> removed;
+        for (uint32_t o = 0; o < kOffsets; ++o) {
+          if (random() % 3 == 0) removed.push_back(o);
+        }
+        if (!removed.empty()) runs.Remove(slot, removed);
+        for (const uint32_t o : removed) grid[slot][o] = Naming::kNone;
+      }
       if (step % 10 == 9) {  // to split and to join changes nothing
         const uint32_t at = 1 + static_cast<uint32_t>(random() % (kOffsets - 1));
         const HolderRuns lower = runs.SplitOff(at);
@@ -135,6 +143,21 @@ TEST(HolderRunsTest, AgreesWithAGridOfOffsets) {
             << "not joined";
       }
     }
+  }
+}
+
+TEST(HolderRunsTest, SlotWithManyRunsIsFoundAmongOthers) {
+  HolderRuns runs;
+  for (uint32_t runs_of_slot = 1; runs_of_slot < 40; ++runs_of_slot) {
+    for (uint32_t i = 0; i < runs_of_slot; ++i)
+      runs.Assign(runs_of_slot, 2 * i, 2 * i + 1, Naming::kShared);
+  }
+  EXPECT_TRUE(runs.Of(0).empty());
+  EXPECT_TRUE(runs.Of(40).empty());
+  for (uint32_t slot = 1; slot < 40; ++slot) {
+    ASSERT_EQ(runs.Of(slot).size(), slot);
+    EXPECT_EQ(runs.Of(slot).front().slot(), slot);
+    EXPECT_EQ(runs.Of(slot).back().slot(), slot);
   }
 }
 
