@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -149,6 +150,7 @@ int main(int argc, char** argv) {
     return Fail(error.what());
   }
   if (!options.command) return Fail("say what to do; kvrouterctl --help lists the commands");
+  if (std::isnan(options.timeout_s)) return Fail("--timeout: nan is no number of seconds");
   options.connection.timeout =
       std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000));
   const absl::StatusOr<std::string> output = options.command();

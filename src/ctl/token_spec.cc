@@ -11,6 +11,7 @@ namespace kvrouter::ctl {
 namespace {
 
 constexpr std::string_view kSeparators = ", \t\r\n[]";
+constexpr std::string_view kBlanks = " \t\r\n[]";
 
 absl::Status Bad(std::string_view item) {
   return absl::InvalidArgumentError(
@@ -43,14 +44,24 @@ absl::Status AppendItem(std::string_view item, std::vector<uint32_t>* tokens) {
 
 absl::StatusOr<std::vector<uint32_t>> ParseTokens(std::string_view text) {
   std::vector<uint32_t> tokens;
+  bool after_comma = true;  // or at the start: an item is due before the next comma
   size_t begin = 0;
-  while ((begin = text.find_first_not_of(kSeparators, begin)) != std::string_view::npos) {
+  while ((begin = text.find_first_not_of(kBlanks, begin)) != std::string_view::npos) {
+    if (text[begin] == ',') {
+      if (after_comma) return Bad("");
+      after_comma = true;
+      ++begin;
+      continue;
+    }
     const size_t end = std::min(text.find_first_of(kSeparators, begin), text.size());
     if (absl::Status status = AppendItem(text.substr(begin, end - begin), &tokens); !status.ok()) {
       return status;
     }
+    after_comma = false;
     begin = end;
   }
+  if (tokens.empty()) return absl::InvalidArgumentError("--tokens: no token in it");
+  if (after_comma) return Bad("");
   return tokens;
 }
 

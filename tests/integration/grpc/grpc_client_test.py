@@ -447,6 +447,9 @@ class CtlTest(Case):
         self.assertIn('cannot reach the daemon at 127.0.0.1:1', self.ctl('--grpc', '127.0.0.1:1', 'workers', code=1))
         self.assertIn('127.0.0.1:1', self.ctl('--http', '127.0.0.1:1', 'metrics', code=1))
         self.assertIn('--tokens', self.ctl('route', code=1))
+        for tokens in ('', '1,,2'):
+            self.assertIn('--tokens', self.ctl('route', '--tokens', tokens, code=1))
+        self.assertIn('--timeout', self.ctl('--timeout', 'nan', 'workers', code=1))
         self.assertIn('frob', self.ctl('frob', code=1))
         self.assertIn('--help', self.ctl(code=1))
         self.assertIn('workers', self.ctl('--help'))

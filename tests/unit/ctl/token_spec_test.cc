@@ -10,13 +10,11 @@ namespace kvrouter::ctl {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 TEST(TokenSpecTest, ListsRangesAndMixturesAreRead) {
   EXPECT_THAT(*ParseTokens("1,2,3"), ElementsAre(1, 2, 3));
   EXPECT_THAT(*ParseTokens("5-8"), ElementsAre(5, 6, 7, 8));
   EXPECT_THAT(*ParseTokens("[1, 7-7,\n4294967295]"), ElementsAre(1, 7, 4294967295u));
-  EXPECT_THAT(*ParseTokens(""), IsEmpty());
   EXPECT_EQ(ParseTokens("0-4095")->size(), 4096u);
   EXPECT_THAT(*ParseTokens("4294967294-4294967295"), ElementsAre(4294967294u, 4294967295u));
 }
@@ -25,6 +23,13 @@ TEST(TokenSpecTest, BadItemsAreRefused) {
   for (const char* bad : {"x", "1,x", "-1", "5-", "8-5", "1-2-3", "4294967296", "1.5", "0x10"}) {
     EXPECT_FALSE(ParseTokens(bad).ok()) << bad;
   }
+}
+
+TEST(TokenSpecTest, NothingAndGapsBetweenCommasAreRefused) {
+  for (const char* bad : {"", " ", "[]", ",", "1,,2", "1, ,2", ",1", "1,", "[1,\n,2]"}) {
+    EXPECT_FALSE(ParseTokens(bad).ok()) << bad;
+  }
+  EXPECT_THAT(*ParseTokens("1 , 2\n3"), ElementsAre(1, 2, 3));
 }
 
 TEST(TokenSpecTest, HugeRangesAreRefusedBeforeTheyAreMade) {
