@@ -8,12 +8,13 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -217,19 +218,37 @@ absl::StatusOr<ConfigFile> Parse(const YAML::Node& root, const std::string& file
 
 absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name) {
   try {
-    return Parse(YAML::Load(text), name);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    for (size_t i = 1; i < documents.size(); ++i) {
+      if (!documents[i].IsNull()) {
+        return Place{name, LineOf(documents[i])}.Error(
+            "a second YAML document: want one, with all settings and workers");
+      }
+    }
+    return Parse(documents.empty() ? YAML::Node() : documents.front(), name);
   } catch (const YAML::Exception& e) {
     return Place{name, e.mark.line + 1}.Error(e.msg);
   }
 }
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  using FileType = std::filesystem::file_type;
+  std::error_code unreadable;  // then opening says why
+  const FileType type = std::filesystem::status(path, unreadable).type();
+  if (type != FileType::regular && type != FileType::not_found && type != FileType::none)
+    return absl::InvalidArgumentError(fmt::format("cannot read {}: not a regular file", path));
   std::ifstream file(path);
   if (!file)
     return absl::InvalidArgumentError(
         fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text(kMaxConfigFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return absl::InvalidArgumentError(fmt::format("cannot read {}", path));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxConfigFileBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("cannot read {}: more than {} bytes", path, kMaxConfigFileBytes));
+  }
   return ParseConfigFile(text, path);
 }
 

@@ -1,6 +1,7 @@
 #ifndef KVROUTER_DAEMON_CONFIG_FILE_H_
 #define KVROUTER_DAEMON_CONFIG_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,8 +23,11 @@ struct ConfigFile {
   std::vector<WorkerSpec> workers;
 };
 
-// Errors name the file and the line. `name` is what they call the file.
+inline constexpr size_t kMaxConfigFileBytes = size_t{16} << 20;
+
+// Errors name the file and the line. `name` is what they call the file. One YAML document.
 absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name);
+// Regular files (or links to one) of at most kMaxConfigFileBytes.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
 
 // The event socket of one rank by the convention of vLLM and SGLang: TCP port = base port +

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <string>
+
 namespace kvrouter {
 namespace {
 
@@ -20,6 +24,27 @@ TEST(ConfigFileTest, EmptyFileSaysNothing) {
     EXPECT_TRUE(parsed->settings.empty());
     EXPECT_TRUE(parsed->workers.empty());
   }
+}
+
+TEST(ConfigFileTest, SecondDocumentIsRefused) {
+  EXPECT_THAT(ErrorOf("a: 1\n---\nb: 2\n"), HasSubstr("kv.yaml:3: a second YAML document"));
+  EXPECT_EQ(ErrorOf("---\na: 1\n...\n"), "") << "one document with both marks";
+}
+
+TEST(ConfigFileTest, OnlyRegularFilesUpToTheLimitAreRead) {
+  const auto error_of = [](const std::string& path) {
+    const auto read = ReadConfigFile(path);
+    return read.ok() ? "" : std::string(read.status().message());
+  };
+  EXPECT_THAT(error_of(testing::TempDir()), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of("/dev/zero"), HasSubstr("/dev/zero: not a regular file"));
+  const std::string path = testing::TempDir() + "/config_file_test.yaml";
+  EXPECT_THAT(error_of(path + ".missing"), HasSubstr("No such file"));
+  std::ofstream(path) << "#" << std::string(kMaxConfigFileBytes - 2, ' ') << "\n";
+  EXPECT_EQ(error_of(path), "");
+  std::ofstream(path, std::ios::app) << "\n";
+  EXPECT_THAT(error_of(path), HasSubstr("more than 16777216 bytes"));
+  std::remove(path.c_str());
 }
 
 TEST(ConfigFileTest, SettingsKeepTheirLine) {
