@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -30,13 +32,28 @@ absl::Status CheckText(std::string_view field, std::string_view value, size_t li
   return absl::OkStatus();
 }
 
+// HOST:PORT of somebody to connect to, so neither a wildcard nor port 0.
+bool IsHostPort(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || text.substr(0, colon) == "*") return false;
+  const std::string_view port_text = text.substr(colon + 1);
+  const char* const end = port_text.data() + port_text.size();
+  uint16_t port = 0;
+  const auto parsed = std::from_chars(port_text.data(), end, port);
+  return parsed.ec == std::errc() && parsed.ptr == end && port != 0;
+}
+
 absl::Status CheckEndpoint(std::string_view field, uint32_t dp_rank, std::string_view endpoint) {
   const std::string name = fmt::format("events[{}].{}", dp_rank, field);
   KVR_RETURN_IF_ERROR(CheckText(name, endpoint, kMaxAddressBytes));
-  if (endpoint.find("://") == std::string_view::npos) {
-    return Invalid(fmt::format("{} must look like tcp://HOST:PORT, got \"{}\"", name, endpoint));
-  }
-  return absl::OkStatus();
+  constexpr std::string_view kTcp = "tcp://";
+  constexpr std::string_view kIpc = "ipc://";
+  if (endpoint.starts_with(kTcp) && IsHostPort(endpoint.substr(kTcp.size())))
+    return absl::OkStatus();
+  if (endpoint.starts_with(kIpc) && endpoint.size() > kIpc.size()) return absl::OkStatus();
+  return Invalid(fmt::format(
+      "{} must be tcp://HOST:PORT (HOST not *, PORT 1..65535) or ipc://PATH, got \"{}\"", name,
+      endpoint));
 }
 
 absl::Status CheckEvents(const WorkerSpec& spec) {

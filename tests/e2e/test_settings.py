@@ -31,6 +31,11 @@ BAD = [
     (['--bogus'], {}, None, ['--bogus']),
     (['--http-listn=127.0.0.1:0'], {}, None, ['--http-listn', '--http-listen']),
     (['--config', '/nonexistent/file.yaml'], {}, None, ['/nonexistent/file.yaml']),
+    (['--config', '/tmp'], {}, None, ['/tmp', 'not a regular file']),
+    (['--config', '/dev/zero'], {}, None, ['/dev/zero', 'not a regular file']),
+    ([], {}, 'workers: []\n---\nlog_level: info\n', ['config.yaml:3', 'second YAML document']),
+    ([], {}, 'workers:\n- {worker_id: 1, address: x, block_size: 16, kv_events_endpoint: "tcp://*:5557"}\n',
+     ['worker 1', 'events[0].live', 'tcp://*:5557', 'ipc://PATH']),
     (['--http-listen'], {}, None, ['--http-listen needs a value']),
     (['extra'], {}, None, ['extra']),
 ]

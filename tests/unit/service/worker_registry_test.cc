@@ -223,11 +223,33 @@ INSTANTIATE_TEST_SUITE_P(
                 "events names dp_rank 1, outside the worker's ranks 0..0"},
         BadSpec{"EndpointWithoutScheme",
                 [](WorkerSpec* s) { s->events[0] = {.live = "h:1", .replay = ""}; },
-                "events[0].live must look like tcp://HOST:PORT, got \"h:1\""},
+                "events[0].live must be tcp://HOST:PORT (HOST not *, PORT 1..65535) or ipc://PATH, "
+                "got \"h:1\""},
+        BadSpec{"ReplayOfAnotherTransport",
+                [](WorkerSpec* s) { s->events[0] = {.live = "tcp://h:1", .replay = "inproc://x"}; },
+                "events[0].replay must be tcp://HOST:PORT (HOST not *, PORT 1..65535) or "
+                "ipc://PATH, got \"inproc://x\""},
         BadSpec{"ReplayWithoutLive",
                 [](WorkerSpec* s) { s->events[0] = {.live = "", .replay = "tcp://h:1"}; },
                 "events[0].replay is set, but live is empty"}),
     [](const auto& param_info) { return std::string(param_info.param.what); });
+
+TEST(WorkerSpecTest, EndpointsAreWhatAClientCanConnectTo) {
+  const auto accepted = [](std::string endpoint) {
+    WorkerSpec spec;
+    spec.id = WorkerId{1};
+    spec.address = "http://h:8000";
+    spec.block_size_tokens = 16;
+    spec.events[0] = {.live = std::move(endpoint), .replay = ""};
+    return ValidateWorkerSpec(spec).ok();
+  };
+  for (const char* good : {"tcp://h:1", "tcp://10.0.0.1:65535", "tcp://[::1]:5557", "ipc:///tmp/x"})
+    EXPECT_TRUE(accepted(good)) << good;
+  for (const char* bad : {"tcp://*:5557", "tcp://:5557", "tcp://h", "tcp://h:", "tcp://h:0",
+                          "tcp://h:65536", "tcp://h:-1", "tcp://h:*", "tcp://h:5557x", "tcp://",
+                          "ipc://", "http://h:1", "nonsense://x"})
+    EXPECT_FALSE(accepted(bad)) << bad;
+}
 
 }  // namespace
 }  // namespace kvrouter
