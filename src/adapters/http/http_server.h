@@ -56,7 +56,7 @@ class HttpResponder {
 
 struct HttpServerConfig {
   std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 = any
-  uint32_t threads = 1;
+  uint32_t threads = 2;                // so that /live need not wait for a large /metrics page
   uint64_t max_body_bytes = 64ull << 20;
   uint32_t max_header_bytes = 16384;
   uint32_t max_connections = 1024;                // further ones are closed at once, counted

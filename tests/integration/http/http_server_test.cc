@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "blocking_client.h"
@@ -36,6 +38,30 @@ TEST_F(HttpServerTest, KeptConnectionAnswersManyRequests) {
     ASSERT_EQ(answer.body, std::to_string(i));
   }
   EXPECT_EQ(server_.Counters().requests, 100u);
+}
+
+TEST(HttpServerDefaultsTest, OneBusyHandlerDoesNotHoldUpAnotherRequest) {
+  HttpServer server{HttpServerConfig{}};
+  std::promise<void> busy;
+  std::promise<void> other_answered;
+  server.Route("GET", "/large", [&](const HttpRequest&) {
+    busy.set_value();
+    const bool overtaken =
+        other_answered.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    return HttpResponse{
+        .content_type = "text/plain", .headers = {}, .body = overtaken ? "overtaken" : "waited"};
+  });
+  server.Route("GET", "/live", [](const HttpRequest&) {
+    return HttpResponse{.content_type = "text/plain", .headers = {}, .body = "live"};
+  });
+  ASSERT_TRUE(server.Start().ok());
+  BlockingClient scraper(server.Address());
+  scraper.Send("GET /large HTTP/1.1\r\nHost: t\r\n\r\n");
+  busy.get_future().wait();
+  BlockingClient prober(server.Address());
+  EXPECT_EQ(prober.Get("/live").body, "live");
+  other_answered.set_value();
+  EXPECT_EQ(scraper.ReadAnswer().body, "overtaken");
 }
 
 TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
