@@ -84,7 +84,7 @@ bool BlockHoldings::PlanStore(uint32_t slot) {
       if (shared != kNoId && tree_.NamingOf(slot, shared) == Naming::kShared) return false;
       plan.step = block == kNoId && shared == kNoId ? Step::kTakeShared : Step::kTakeOwn;
     }
-    plan.held_before = before != Naming::kNone;
+    plan.before = before;
     plan_.push_back(plan);
   }
   return true;
@@ -108,7 +108,7 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
       holder.own_names.Insert(static_cast<uint64_t>(names_[i]), path_[i]);
     if (plan_[i].step == Step::kRepeat) {
       if (counting == StoreCounting::kCounted) ++holder.extra_stores[names_[i]];
-    } else if (plan_[i].held_before) {
+    } else if (plan_[i].before != Naming::kNone) {
       ++holder.extra_names[path_[i]];
     } else {
       ++result->blocks_stored;
@@ -121,18 +121,19 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
   held_blocks_ += result->blocks_stored;
 }
 
-// Marks the runs of path_ in the tree, in stretches of equal naming.
+// Marks the runs of path_ in the tree, in stretches of equal naming. A stretch goes on over blocks
+// that stay as they are: closing many holes in a long run is one change of the run.
 void BlockHoldings::HoldPlanned(uint32_t slot) {
   const auto naming_of = [&](const Plan& plan) {
     if (plan.step == Step::kTakeShared) return Naming::kShared;
-    return plan.step == Step::kTakeOwn && !plan.held_before ? Naming::kOwn
-                                                            : Naming::kNone;  // kNone: as before
+    return plan.before == Naming::kNone ? Naming::kOwn : plan.before;
   };
   for (size_t from = 0, to = 0; from < plan_.size(); from = to) {
     const Naming naming = naming_of(plan_[from]);
-    for (to = from + 1; to < plan_.size() && naming_of(plan_[to]) == naming;) ++to;
-    if (naming != Naming::kNone)
-      tree_.Hold(slot, std::span(path_).subspan(from, to - from), naming);
+    bool changes = false;
+    for (; to < plan_.size() && naming_of(plan_[to]) == naming; ++to)
+      changes |= plan_[to].before != naming;
+    if (changes) tree_.Hold(slot, std::span(path_).subspan(from, to - from), naming);
   }
 }
 

@@ -54,7 +54,7 @@ class BlockHoldings {
   };
   struct Plan {
     Step step = Step::kRepeat;
-    bool held_before = false;  // by another name
+    Naming before = Naming::kNone;  // how it is held now
   };
 
   bool PlanStore(uint32_t slot);

@@ -12,7 +12,7 @@
 namespace kvrouter {
 namespace {
 
-constexpr uint64_t kChainBlocks = 60'000;
+constexpr uint64_t kChainBlocks = 40'000;
 
 Stored Chain(uint64_t blocks) {
   Stored stored;
@@ -35,7 +35,7 @@ enum class Order { kHeadFirst, kTailFirst, kShuffled };
 
 class ManyHolesTest : public testing::TestWithParam<Order> {};
 
-// Another target holds all of the chain, so nothing is freed: 30,000 holes on one edge.
+// Another target holds all of the chain, so nothing is freed: 20,000 holes on one edge.
 TEST_P(ManyHolesTest, EverySecondBlockOfALongChainGoesAndComesBack) {
   IndexDriver d;
   const Target holed = IndexDriver::TargetOf(1);
