@@ -22,7 +22,7 @@ std::span<const Run> HolderRuns::Of(uint32_t slot) const {
   auto end = begin;
   while (runs_.end() - end > stride && end[stride].slot() == slot)
     end += std::exchange(stride, stride * 2);
-  end = std::partition_point(end, std::min(end + stride, runs_.end()),
+  end = std::partition_point(end, end + std::min(stride, runs_.end() - end),
                              [&](const Run& r) { return r.slot() == slot; });
   return {begin, end};
 }
