@@ -40,9 +40,19 @@ Daemon::Daemon(DaemonConfig config)
       router_(config_.router, &metrics_),
       service_(config_.service, &router_, &SteadyClock()),
       workers_(&router_),
+      selection_workers_(&workers_),
+      select_cache_(config_.select_cache),
       zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
       grpc_(config_.grpc,
             {.routing = &service_, .workers = &workers_, .feeds = &feeds_, .router = &router_}),
+      selection_({.routing = &service_,
+                  .workers = &selection_workers_,
+                  .cache = &select_cache_,
+                  .router = &router_,
+                  .clock = &SteadyClock(),
+                  .readiness = [this] { return CurrentReadiness(); },
+                  .track_prefill_tokens = config_.router.scheduler.track_prefill_tokens,
+                  .overlap_score_credit = config_.router.scheduler.weights.overlap_score_credit}),
       http_(config_.http),
       readiness_rule_(config_.ready_bound),
       timers_state_(std::make_unique<Timers>()) {
@@ -61,8 +71,8 @@ Daemon::Daemon(DaemonConfig config)
                            },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&zmq_);
-  AddOpsRoutes(
-      &http_, [this] { return CurrentReadiness(); }, [this] { return metrics_.Text(); });
+  AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
+  selection_.AddRoutes(&http_);
 }
 
 Daemon::~Daemon() { Stop(); }
@@ -170,6 +180,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     }
     if (now >= next_tick) {
       service_.Tick();
+      select_cache_.Expire(now);
       next_tick = now + config_.router.scheduler.expiry_check_period;
     }
     MutexLock lock(timers_state_->mu);

@@ -10,6 +10,7 @@
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
 #include "adapters/http/ops.h"
+#include "adapters/http/selection_api.h"
 #include "adapters/metrics/router_metrics.h"
 #include "adapters/zmq/zmq_event_source.h"
 #include "base/mutex.h"
@@ -18,6 +19,8 @@
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/routing_service.h"
+#include "service/select_cache.h"
+#include "service/selection_workers.h"
 #include "service/worker_registry.h"
 
 namespace kvrouter {
@@ -57,9 +60,12 @@ class Daemon {
   Router router_;
   RoutingService service_;
   WorkerRegistry workers_;
+  SelectionWorkers selection_workers_;
+  SelectCache select_cache_;
   FeedMonitor feeds_;
   ZmqEventSource zmq_;
   GrpcServer grpc_;
+  SelectionApi selection_;
   HttpServer http_;
 
   std::atomic<bool> stopping_{false};

@@ -12,6 +12,7 @@
 #include "kvrouter/config.h"
 #include "kvrouter/worker.h"
 #include "service/routing_service.h"
+#include "service/select_cache.h"
 
 namespace kvrouter {
 
@@ -26,6 +27,7 @@ struct DaemonConfig {
 
   RouterConfig router;
   ServiceConfig service;
+  SelectCacheConfig select_cache;
   GrpcServerConfig grpc;
   HttpServerConfig http;
   ZmqEventSourceConfig zmq;

@@ -257,6 +257,22 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> RoutingService::PotentialLoads(
   return impl_->router->PotentialLoads(request);
 }
 
+absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
+                                                      std::string* request_id_out) {
+  RouteRequest& route = request.route;
+  route.book = true;
+  if (route.request_id.empty()) route.request_id = impl_->ids.Next();
+  if (request_id_out != nullptr) *request_id_out = route.request_id;
+  if (impl_->stopped.load(std::memory_order_acquire)) {
+    return MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                     "the router is shutting down");
+  }
+  KVR_RETURN_IF_ERROR(CheckRequest(impl_->config, route));
+  KVR_RETURN_IF_ERROR(impl_->Reserve(route.request_id));
+  return impl_->Settle(route.request_id, /*book=*/true,
+                       impl_->router->Reserve(request, impl_->clock->Now()));
+}
+
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
   const LifecycleResult result = impl_->OnBooking(request_id, [this](BookingId booking) {
     return impl_->router->PrefillComplete(booking, impl_->clock->Now());

@@ -87,6 +87,11 @@ class RoutingService {
   absl::StatusOr<std::vector<TargetPotentialLoad>> PotentialLoads(
       const RouteRequest& request) const;
 
+  // Books on the target the caller names (Router::Reserve); never waits. Record, id and errors as
+  // Submit of a booking request.
+  absl::StatusOr<RouteDecision> Reserve(ReserveRequest request,
+                                        std::string* request_id_out = nullptr);
+
   LifecycleResult PrefillComplete(std::string_view request_id);
   // `output_tokens` cumulative.
   LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens,

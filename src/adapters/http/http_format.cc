@@ -126,6 +126,44 @@ HttpResponse ErrorResponse(int status, std::string_view message) {
           .body = fmt::format("{{\"error\":\"{}\"}}", EscapeJson(message))};
 }
 
+std::string PercentDecode(std::string_view text) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? digit(text[i + 1]) : -1;
+    const int low = high >= 0 ? digit(text[i + 2]) : -1;
+    if (low < 0) {
+      decoded.push_back(text[i]);
+      continue;
+    }
+    decoded.push_back(static_cast<char>(high * 16 + low));
+    i += 2;
+  }
+  return decoded;
+}
+
+std::optional<std::string> QueryParameter(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const size_t mark = query.find('&');
+    const std::string_view pair = query.substr(0, mark);
+    query = mark == std::string_view::npos ? std::string_view() : query.substr(mark + 1);
+    const size_t equals = pair.find('=');
+    if (pair.substr(0, equals) != name) continue;
+    std::string value(equals == std::string_view::npos ? "" : pair.substr(equals + 1));
+    for (char& c : value) {
+      if (c == '+') c = ' ';
+    }
+    return PercentDecode(value);
+  }
+  return std::nullopt;
+}
+
 RequestTarget SplitTarget(std::string_view target) {
   if (target.starts_with("http://") || target.starts_with("https://")) {
     const size_t slash = target.find('/', target.find("//") + 2);

@@ -44,6 +44,12 @@ struct RequestTarget {
 // Splits "/a?b" and "http://host/a?b" (proxies send the long form).
 RequestTarget SplitTarget(std::string_view target);
 
+// "%41" -> "A". An escape that is none stays as it is.
+std::string PercentDecode(std::string_view text);
+
+// The first value of `name` in "a=1&b=2", decoded ('+' is a space); nullopt if absent.
+std::optional<std::string> QueryParameter(std::string_view query, std::string_view name);
+
 struct HostPort {
   std::string host;  // without the brackets of an IPv6 address
   uint16_t port = 0;

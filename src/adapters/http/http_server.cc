@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "adapters/http/http_format.h"
+#include "adapters/http/http_routes.h"
 #include "base/check.h"
 #include "base/mutex.h"
 
@@ -37,8 +38,7 @@ class Connection;
 // What the connections share with the server. Outlives them: the threads are joined before it goes.
 struct Shared {
   const HttpServerConfig config;
-  std::map<std::string, std::map<std::string, HttpServer::Handler>>
-      routes;  // [path][method], fixed before Start
+  HttpRoutes routes;  // fixed before Start
 
   std::atomic<uint64_t> requests{0};
   std::atomic<uint64_t> connections_refused{0};
@@ -300,6 +300,9 @@ void Connection::OnHeader(error_code error) {
 }
 
 void Connection::ReadBody() {
+  // Here nothing of it has been received yet, so making room for a reader's padding copies nothing.
+  if (const auto length_bytes = parser_->content_length())
+    parser_->get().body().reserve(*length_bytes + kBodyPaddingBytes);
   http::async_read(
       socket_, buffer_, *parser_,
       [self = shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
@@ -368,14 +371,14 @@ void Connection::Dispatch() {
 
   exchange_ = std::make_shared<Exchange>(shared_from_this());
   auto responder = std::make_shared<Responder>(exchange_);
-  const auto path = shared_->routes.find(request.path);
-  if (path == shared_->routes.end()) {
+  const HttpRoutes::Methods* methods = shared_->routes.Find(request.path, &request.path_parameters);
+  if (methods == nullptr) {
     responder->Complete(ErrorResponse(404, "route not found"));
-  } else if (const auto handler = path->second.find(head_only_ ? "GET" : request.method);
-             handler == path->second.end()) {
+  } else if (const auto handler = methods->find(head_only_ ? "GET" : request.method);
+             handler == methods->end()) {
     HttpResponse answer = ErrorResponse(405, "method not allowed");
     std::string allowed;
-    for (const auto& [method, unused] : path->second) {
+    for (const auto& [method, unused] : *methods) {
       allowed += fmt::format("{}{}{}", allowed.empty() ? "" : ", ", method,
                              method == "GET" ? ", HEAD" : "");
     }
@@ -633,7 +636,7 @@ void HttpServer::Route(std::string method, std::string path, SimpleHandler handl
 
 void HttpServer::RouteAsync(std::string method, std::string path, Handler handler) {
   KVR_CHECK(impl_->threads.empty(), "route {} {} added after Start", method, path);
-  impl_->shared.routes[std::move(path)][std::move(method)] = std::move(handler);
+  impl_->shared.routes.Add(path, std::move(method), std::move(handler));
 }
 
 absl::Status HttpServer::Start() {

@@ -24,11 +24,16 @@ struct HttpRequest {
   std::string path;                                          // without query
   std::string query;                                         // after '?', raw
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::vector<std::string> path_parameters;                  // of a pattern's {}, decoded, in order
+  // Its capacity leaves kBodyPaddingBytes of room behind a body whose length was announced.
   std::string body;
 
   // First header of this (lower-case) name; empty if absent.
   std::string_view Header(std::string_view name) const;
 };
+
+// Parsers that read in wide steps may read this far past the body without a copy of it.
+inline constexpr size_t kBodyPaddingBytes = 64;
 
 struct HttpResponse {
   int status = 200;
@@ -89,7 +94,8 @@ class HttpServer {
   explicit HttpServer(HttpServerConfig config);
   ~HttpServer();
 
-  // Before Start. Exact path match; `method` GET also serves HEAD. Unknown path: 404
+  // Before Start. Exact path match first; else a path with "{}" segments ("/workers/{}") matches
+  // any non-empty segment there, the pattern added first winning; `method` GET also serves HEAD. Unknown path: 404
   // {"error":"route not found"}; known path, other method: 405 {"error":"method not allowed"}.
   void Route(std::string method, std::string path, SimpleHandler handler);
   void RouteAsync(std::string method, std::string path, Handler handler);

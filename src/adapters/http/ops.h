@@ -15,10 +15,9 @@ struct Readiness {
   std::string reason;  // why not ready; empty when ready
 };
 
-// Adds GET /live (200 while the process runs), /ready and /health (200 or 503 with the reason),
-// /metrics (Prometheus text).
-void AddOpsRoutes(HttpServer* server, std::function<Readiness()> readiness,
-                  std::function<std::string()> metrics_text);
+// Adds GET /live (200 while the process runs) and /metrics (Prometheus text). /health and /ready
+// come with the selection API, in upstream's form.
+void AddOpsRoutes(HttpServer* server, std::function<std::string()> metrics_text);
 
 }  // namespace kvrouter
 

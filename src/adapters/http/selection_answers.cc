@@ -1,0 +1,276 @@
+#include "adapters/http/selection_answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+namespace kvrouter {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json OrNull(uint64_t value) { return value == 0 ? Json(nullptr) : Json(value); }
+
+std::string_view RoleName(WorkerRole role) {
+  switch (role) {
+    case WorkerRole::kAggregated:
+      break;
+    case WorkerRole::kPrefill:
+      return "prefill";
+    case WorkerRole::kDecode:
+      return "decode";
+  }
+  return "aggregated";
+}
+
+Json Worker(const SelectionWorker& worker) {
+  const WorkerSpec& spec = worker.spec;
+  Json live = Json::object();
+  Json replay = Json::object();
+  for (const auto& [rank, endpoints] : spec.events) {
+    if (!endpoints.live.empty()) live[std::to_string(rank)] = endpoints.live;
+    if (!endpoints.replay.empty()) replay[std::to_string(rank)] = endpoints.replay;
+  }
+  Json reasons = Json::array();
+  if (spec.address.empty()) reasons.push_back("endpoint is missing");
+  if (spec.block_size_tokens == 0) reasons.push_back("block_size is missing");
+  const bool complete = reasons.empty();
+  if (complete && spec.draining) reasons.push_back("draining");
+  Json json = {{"worker_id", static_cast<uint64_t>(spec.id)},
+               {"model_name", spec.model_name},
+               {"routing_group", spec.routing_group},
+               {"endpoint", spec.address.empty() ? Json(nullptr) : Json(spec.address)},
+               {"kv_events_endpoints", std::move(live)},
+               {"replay_endpoints", std::move(replay)},
+               {"block_size", OrNull(spec.block_size_tokens)},
+               {"data_parallel_start_rank", spec.dp_start_rank},
+               {"data_parallel_size", spec.dp_size},
+               {"max_num_batched_tokens", OrNull(spec.max_num_batched_tokens)},
+               {"total_kv_blocks", OrNull(spec.total_kv_blocks)},
+               {"is_eagle", false},
+               {"role", RoleName(spec.role)},
+               {"incarnation", static_cast<uint64_t>(spec.incarnation)},
+               {"lifecycle", !complete       ? "incomplete"
+                             : spec.draining ? "draining"
+                                             : "schedulable"},
+               {"not_schedulable_reasons", std::move(reasons)}};
+  for (const auto& [name, text] : worker.traits)
+    json[name] = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json;
+}
+
+uint64_t Tokens(double blocks, uint32_t block_size_tokens) {
+  return static_cast<uint64_t>(std::llround(blocks * block_size_tokens));
+}
+
+// Tiers are cumulative, in tokens. Ranks of the chosen worker, as far as the decision kept them.
+Json Overlap(const RouteDecision& decision) {
+  CandidateCost chosen;
+  Json ranks = Json::object();
+  for (const CandidateCost& cost : decision.candidates) {
+    if (cost.target == decision.target) chosen = cost;
+    if (cost.target.worker == decision.target.worker && cost.device_overlap_blocks > 0) {
+      ranks[std::to_string(cost.target.dp_rank)] =
+          Tokens(cost.device_overlap_blocks, decision.block_size_tokens);
+    }
+  }
+  const double host = chosen.device_overlap_blocks + chosen.host_overlap_blocks;
+  const double disk = host + chosen.disk_overlap_blocks;
+  const auto tokens = [&](double blocks) { return Tokens(blocks, decision.block_size_tokens); };
+  return {{"longest_matched", tokens(disk)},
+          {"gpu", tokens(chosen.device_overlap_blocks)},
+          {"dp", std::move(ranks)},
+          {"cpu", tokens(host)},
+          {"disk", tokens(disk)}};
+}
+
+int64_t Signed(SequenceHash hash) { return static_cast<int64_t>(static_cast<uint64_t>(hash)); }
+
+}  // namespace
+
+HttpResponse JsonAnswer(int status, std::string body) {
+  return {.status = status, .headers = {}, .body = std::move(body)};
+}
+
+HttpResponse OkAnswer() { return JsonAnswer(200, R"({"status":"ok"})"); }
+
+std::string JsonText(std::string_view text) { return Text(Json(text)); }
+
+std::string WorkerJson(const SelectionWorker& worker) { return Text(Worker(worker)); }
+
+std::string WorkersJson(std::span<const SelectionWorker> workers) {
+  Json list = Json::array();
+  for (const SelectionWorker& worker : workers) list.push_back(Worker(worker));
+  return Text(list);
+}
+
+uint64_t EffectivePrefillTokens(const RouteDecision& decision) {
+  const uint64_t cached = Tokens(decision.effective_overlap_blocks, decision.block_size_tokens);
+  return decision.isl_tokens - std::min(decision.isl_tokens, cached);
+}
+
+std::string SelectionJson(std::string_view selection_id, const RouteRequest& request,
+                          const RouteDecision& decision,
+                          const std::optional<BookedPrompt>& booked) {
+  Json json = Json::object();
+  if (!selection_id.empty()) json["selection_id"] = selection_id;
+  json["model_name"] = request.model_name;
+  json["routing_group"] = request.routing_group;
+  json["worker_id"] = static_cast<uint64_t>(decision.target.worker);
+  json["dp_rank"] = decision.target.dp_rank;
+  json["endpoint"] = decision.address;
+  json["block_size"] = decision.block_size_tokens;
+  json["overlap"] = Overlap(decision);
+  json["effective_prefill_tokens"] = EffectivePrefillTokens(decision);
+  if (booked) {
+    Json hashes = Json::array();
+    for (const SequenceHash hash : booked->sequence_hashes) hashes.push_back(Signed(hash));
+    json["sequence_hashes"] = std::move(hashes);
+    json["isl_tokens"] = decision.isl_tokens;
+    json["track_prefill_tokens"] = booked->track_prefill_tokens;
+  }
+  return Text(json);
+}
+
+std::string ReservationJson(std::string_view selection_id, const RouteRequest& request,
+                            const RouteDecision& decision) {
+  const Json json = {{"selection_id", selection_id},
+                     {"model_name", request.model_name},
+                     {"routing_group", request.routing_group},
+                     {"worker_id", static_cast<uint64_t>(decision.target.worker)},
+                     {"dp_rank", decision.target.dp_rank},
+                     {"endpoint", decision.address}};
+  return Text(json);
+}
+
+std::string LoadsJson(std::span<const PartitionSnapshot> partitions) {
+  Json list = Json::array();
+  for (const PartitionSnapshot& partition : partitions) {
+    Json loads = Json::array();
+    for (const TargetLoad& load : partition.loads) {
+      loads.push_back({{"worker_id", static_cast<uint64_t>(load.target.worker)},
+                       {"dp_rank", load.target.dp_rank},
+                       {"potential_prefill_tokens", load.active_prefill_tokens},
+                       {"potential_decode_blocks", std::llround(load.active_decode_blocks)},
+                       {"active_requests", load.active_requests}});
+    }
+    list.push_back({{"model_name", partition.model_name},
+                    {"routing_group", partition.routing_group},
+                    {"loads", std::move(loads)},
+                    {"pending_count", 0},  // no queue yet
+                    {"pending_isl_tokens", 0}});
+  }
+  return Text(list);
+}
+
+std::string PotentialLoadsJson(const RouteRequest& request,
+                               std::span<const TargetPotentialLoad> loads) {
+  Json list = Json::array();
+  for (const TargetPotentialLoad& load : loads) {
+    list.push_back({{"worker_id", static_cast<uint64_t>(load.target.worker)},
+                    {"dp_rank", load.target.dp_rank},
+                    {"potential_prefill_tokens", load.potential_prefill_tokens},
+                    {"potential_decode_blocks", std::llround(load.potential_decode_blocks)},
+                    {"active_requests", load.active_requests}});
+  }
+  const Json json = {{"model_name", request.model_name},
+                     {"routing_group", request.routing_group},
+                     {"loads", std::move(list)},
+                     {"pending_count", 0},
+                     {"pending_isl_tokens", 0}};
+  return Text(json);
+}
+
+std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks, double credit,
+                              std::span<const TargetOverlap> overlaps,
+                              std::span<const TargetLoad> targets) {
+  std::map<Target, uint64_t> device_blocks;
+  for (const TargetOverlap& overlap : overlaps)
+    device_blocks[overlap.target] = overlap.device_blocks;
+  Json list = Json::array();
+  for (const TargetLoad& load : targets) {
+    const auto found = device_blocks.find(load.target);
+    const uint64_t device = found == device_blocks.end() ? 0 : found->second;
+    list.push_back({{"worker_id", static_cast<uint64_t>(load.target.worker)},
+                    {"dp_rank", load.target.dp_rank},
+                    {"device_blocks", device},
+                    {"host_pinned_blocks", 0},  // lower tiers are not indexed yet
+                    {"disk_blocks", 0},
+                    {"host_pinned_extension_blocks", 0},
+                    {"disk_extension_blocks", 0},
+                    {"shared_beyond_device_blocks", 0},
+                    {"router_credit_blocks", credit * static_cast<double>(device)}});
+  }
+  const Json json = {{"block_size", block_size_tokens},
+                     {"num_blocks", blocks},
+                     {"workers", std::move(list)},
+                     {"shared_cache",
+                      {{"enabled", false},
+                       {"total_hit_blocks", 0},
+                       {"ranges", Json::array()},
+                       {"error", nullptr}}}};
+  return Text(json);
+}
+
+std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_workers,
+                      std::span<const SelectionWorker> workers) {
+  Json list = Json::array();
+  for (const SelectionWorker& worker : workers) list.push_back(Worker(worker));
+  Json json = {
+      {"ready", ready}, {"schedulable_workers", schedulable_workers}, {"workers", std::move(list)}};
+  if (!ready) json["error"] = reason;
+  return Text(json);
+}
+
+std::string EventJson(const KvEvent& event) {
+  const auto tier = [&]() -> std::string_view {
+    switch (event.tier) {
+      case StorageTier::kDevice:
+        break;
+      case StorageTier::kHostPinned:
+        return "host_pinned";
+      case StorageTier::kDisk:
+        return "disk";
+      case StorageTier::kExternal:
+        return "external";
+    }
+    return "device";
+  };
+  std::string text = fmt::format(
+      R"({{"worker_id":{},"storage_tier":"{}","event":{{"event_id":{},"dp_rank":{},"data":)",
+      fmt::underlying(event.target.worker), tier(), event.event_id, event.target.dp_rank);
+  auto out = std::back_inserter(text);
+  if (const auto* stored = std::get_if<Stored>(&event.data)) {
+    text += R"({"stored":{"parent_hash":)";
+    text += stored->parent ? fmt::format("{}", fmt::underlying(*stored->parent)) : "null";
+    text += R"(,"start_position":null,"blocks":[)";
+    for (size_t i = 0; i < stored->blocks.size(); ++i) {
+      fmt::format_to(out, R"({}{{"block_hash":{},"tokens_hash":{}}})", i == 0 ? "" : ",",
+                     fmt::underlying(stored->blocks[i].engine_hash),
+                     fmt::underlying(stored->blocks[i].local_hash));
+    }
+    text += "]}}";
+  } else if (const auto* removed = std::get_if<Removed>(&event.data)) {
+    text += R"({"removed":{"block_hashes":[)";
+    for (size_t i = 0; i < removed->engine_hashes.size(); ++i) {
+      fmt::format_to(out, "{}{}", i == 0 ? "" : ",", fmt::underlying(removed->engine_hashes[i]));
+    }
+    text += "]}}";
+  } else {
+    text += R"("cleared")";
+  }
+  text += "}}";
+  return text;
+}
+
+}  // namespace kvrouter

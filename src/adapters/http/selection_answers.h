@@ -1,0 +1,56 @@
+#ifndef KVROUTER_ADAPTERS_HTTP_SELECTION_ANSWERS_H_
+#define KVROUTER_ADAPTERS_HTTP_SELECTION_ANSWERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/http/http_server.h"
+#include "kvrouter/events.h"
+#include "kvrouter/router.h"
+#include "service/selection_workers.h"
+
+namespace kvrouter {
+
+// Answers of the selection API as JSON text. Names, units (tokens or blocks) and nesting are
+// upstream's. Pure functions.
+
+HttpResponse JsonAnswer(int status, std::string body);
+HttpResponse OkAnswer();  // {"status":"ok"}
+
+std::string WorkerJson(const SelectionWorker& worker);
+std::string WorkersJson(std::span<const SelectionWorker> workers);
+
+// What the caller still has to compute of the prompt on the chosen target.
+uint64_t EffectivePrefillTokens(const RouteDecision& decision);
+
+struct BookedPrompt {
+  std::span<const SequenceHash> sequence_hashes;
+  bool track_prefill_tokens = true;
+};
+// `selection_id` empty: none. `booked`: the fields only /select_and_reserve has.
+std::string SelectionJson(std::string_view selection_id, const RouteRequest& request,
+                          const RouteDecision& decision, const std::optional<BookedPrompt>& booked);
+std::string ReservationJson(std::string_view selection_id, const RouteRequest& request,
+                            const RouteDecision& decision);
+
+std::string LoadsJson(std::span<const PartitionSnapshot> partitions);
+std::string PotentialLoadsJson(const RouteRequest& request,
+                               std::span<const TargetPotentialLoad> loads);
+std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks, double credit,
+                              std::span<const TargetOverlap> overlaps,
+                              std::span<const TargetLoad> targets);
+std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_workers,
+                      std::span<const SelectionWorker> workers);
+
+// A RouterEvent of Dynamo's event plane.
+std::string EventJson(const KvEvent& event);
+// `text` as a JSON string with its quotes.
+std::string JsonText(std::string_view text);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_HTTP_SELECTION_ANSWERS_H_

@@ -1,0 +1,92 @@
+#ifndef KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
+#define KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "adapters/http/http_server.h"
+#include "adapters/http/ops.h"
+#include "base/clock.h"
+#include "kvrouter/router.h"
+#include "service/routing_service.h"
+#include "service/select_cache.h"
+#include "service/selection_workers.h"
+
+namespace kvrouter {
+
+// The HTTP selection API, as Dynamo's select_service has it:
+//
+//   /workers, /workers/{}                          selection_worker_routes.cc
+//   /select, /select_and_reserve                   selection_select_routes.cc
+//   /reservations, /reservations/{}/…              selection_reservation_routes.cc
+//   /loads, /potential_loads, /overlap_scores, /dump, /health, /ready   selection_figure_routes.cc
+//
+// A route reads its body (selection_bodies.h), makes one call of the service, writes its answer
+// (selection_answers.h). It keeps nothing.
+//
+// Thread safety: thread-safe after AddRoutes.
+class SelectionApi {
+ public:
+  struct Parts {
+    RoutingService* routing = nullptr;
+    SelectionWorkers* workers = nullptr;
+    SelectCache* cache = nullptr;
+    const Router* router = nullptr;
+    const Clock* clock = nullptr;
+    std::function<Readiness()> readiness;
+    // SchedulerConfig::track_prefill_tokens: what a request without an override does.
+    bool track_prefill_tokens = true;
+    double overlap_score_credit = 1.0;  // CostWeights
+  };
+
+  // `parts` outlive the server's run.
+  explicit SelectionApi(Parts parts) : parts_(std::move(parts)) {}
+
+  void AddRoutes(HttpServer* server);
+
+ private:
+  using Answer = absl::StatusOr<HttpResponse>;
+  using Call = Answer (SelectionApi::*)(const HttpRequest&);
+
+  void Add(HttpServer* server, std::string method, std::string path, Call call);
+
+  Answer PostWorker(const HttpRequest& request);
+  Answer GetWorkers(const HttpRequest& request);
+  Answer PatchWorker(const HttpRequest& request);
+  Answer DeleteWorker(const HttpRequest& request);
+
+  Answer Select(const HttpRequest& request);
+  Answer SelectAndReserve(const HttpRequest& request);
+
+  Answer PostReservation(const HttpRequest& request);
+  Answer Replay(const std::string& selection_id, const std::string& model_name,
+                const std::string& routing_group);
+  Answer PrefillComplete(const HttpRequest& request);
+  Answer OutputBlock(const HttpRequest& request);
+  Answer DeleteReservation(const HttpRequest& request);
+
+  Answer GetLoads(const HttpRequest& request);
+  Answer PotentialLoads(const HttpRequest& request);
+  Answer OverlapScores(const HttpRequest& request);
+  Answer Dump(const HttpRequest& request);
+  Answer Health(const HttpRequest& request);
+  Answer Ready(const HttpRequest& request);
+
+  const Parts parts_;
+};
+
+// A dump is built in memory; a larger one is refused (the gRPC door streams).
+inline constexpr size_t kMaxDumpBytes = size_t{1} << 30;
+
+// 400, 404, 409, 413, 422, 429, 503 for an error of bodies or service.
+int HttpStatusOf(const absl::Status& status);
+
+// OK if the request says that its body is JSON, else UNIMPLEMENTED (the doors' 415).
+absl::Status CheckJsonContent(const HttpRequest& request);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_

@@ -1,0 +1,334 @@
+#include "adapters/http/selection_bodies.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "adapters/http/selection_json.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr uint64_t kAny64 = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kAny32 = std::numeric_limits<uint32_t>::max();
+
+absl::Status Invalid(std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
+}
+
+using Field = JsonField<SelectionBody>;
+
+// Readers of members, named by pointer, so that the tables below say only names and types.
+template <auto Member>
+absl::Status Text(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadText(value, name, &(out->*Member));
+}
+template <auto Member, uint64_t kMax>
+absl::Status Number(JsonValue value, std::string_view name, SelectionBody* out) {
+  uint64_t number = 0;
+  KVR_RETURN_IF_ERROR(ReadUnsigned(value, name, kMax, &number));
+  using Optional = std::remove_reference_t<decltype(out->*Member)>;
+  out->*Member = static_cast<typename Optional::value_type>(number);
+  return absl::OkStatus();
+}
+template <auto Member>
+absl::Status Flag(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadBool(value, name, &(out->*Member).emplace());
+}
+template <auto Member>
+absl::Status Hashes(JsonValue value, std::string_view name, SelectionBody* out) {
+  using Hash = typename std::remove_reference_t<decltype(*(out->*Member))>::value_type;
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, Hash* hash) -> absl::Status {
+        int64_t bits = 0;
+        KVR_RETURN_IF_ERROR(ReadSigned(item, name, &bits));
+        *hash = static_cast<Hash>(static_cast<uint64_t>(bits));
+        return absl::OkStatus();
+      },
+      &(out->*Member).emplace());
+}
+
+absl::Status Tokens(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, TokenId* token) -> absl::Status {
+        uint64_t number = 0;
+        KVR_RETURN_IF_ERROR(ReadUnsigned(item, name, kAny32, &number));
+        *token = static_cast<TokenId>(number);
+        return absl::OkStatus();
+      },
+      &out->token_ids.emplace());
+}
+
+// A list of things of which only "nothing" is understood: null entries.
+absl::Status NoMultimodal(JsonValue value, std::string_view name, SelectionBody*) {
+  std::vector<int> nothing;
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, int*) -> absl::Status {
+        simdjson::ondemand::json_type type{};
+        if (item.type().get(type) != simdjson::SUCCESS) return SkipChecked(item, 2);
+        KVR_RETURN_IF_ERROR(SkipChecked(item, 2));
+        if (type == simdjson::ondemand::json_type::null) return absl::OkStatus();
+        return Invalid(fmt::format("{}: blocks with multimodal content are not supported", name));
+      },
+      &nothing);
+}
+
+absl::Status MultimodalRouting(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr Field kFields[] = {{"routing_token_ids", Tokens},
+                                      {"block_mm_infos", NoMultimodal}};
+  if (out->token_ids) return BadField(name, "sent beside token_ids");
+  KVR_RETURN_IF_ERROR(ReadObject<SelectionBody>(value, name, kFields, out, 1));
+  return out->token_ids ? absl::OkStatus() : BadField(name, "missing field routing_token_ids");
+}
+
+absl::Status NoEagle(JsonValue value, std::string_view name, SelectionBody*) {
+  bool eagle = false;
+  KVR_RETURN_IF_ERROR(ReadBool(value, name, &eagle));
+  return eagle ? Invalid("is_eagle: EAGLE windows are not supported") : absl::OkStatus();
+}
+
+template <auto Member>
+absl::Status OverrideNumber(JsonValue value, std::string_view name, ConfigOverride* out) {
+  return ReadDouble(value, name, &(out->*Member).emplace());
+}
+template <auto Member>
+absl::Status OverrideFlag(JsonValue value, std::string_view name, ConfigOverride* out) {
+  return ReadBool(value, name, &(out->*Member).emplace());
+}
+
+// Parity: the deprecated name of two newer ones.
+absl::Status OverlapScoreWeight(JsonValue value, std::string_view name, ConfigOverride* out) {
+  double weight = 0;
+  KVR_RETURN_IF_ERROR(ReadDouble(value, name, &weight));
+  out->prefill_load_scale = weight;
+  if (weight == 0) out->overlap_score_credit = 0.0;
+  return absl::OkStatus();
+}
+
+absl::Status Overrides(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr JsonField<ConfigOverride> kFields[] = {
+      {"overlap_score_credit", OverrideNumber<&ConfigOverride::overlap_score_credit>},
+      {"prefill_load_scale", OverrideNumber<&ConfigOverride::prefill_load_scale>},
+      {"router_temperature", OverrideNumber<&ConfigOverride::router_temperature>},
+      {"assume_kv_reuse", OverrideFlag<&ConfigOverride::assume_kv_reuse>},
+      {"track_prefill_tokens", OverrideFlag<&ConfigOverride::track_prefill_tokens>},
+      {"shared_cache_multiplier", OverrideNumber<&ConfigOverride::shared_cache_multiplier>},
+      {"overlap_score_weight", OverlapScoreWeight}};
+  return ReadObject<ConfigOverride>(value, name, kFields, &out->overrides, 1);
+}
+
+struct Pin {
+  std::optional<uint64_t> worker_id;
+  std::optional<uint32_t> dp_rank;
+};
+absl::Status PinWorker(JsonValue value, std::string_view name, Pin* out) {
+  return ReadUnsigned(value, name, kAny64, &out->worker_id.emplace());
+}
+absl::Status PinRank(JsonValue value, std::string_view name, Pin* out) {
+  uint64_t rank = 0;
+  KVR_RETURN_IF_ERROR(ReadUnsigned(value, name, kAny32, &rank));
+  out->dp_rank = static_cast<uint32_t>(rank);
+  return absl::OkStatus();
+}
+absl::StatusOr<TargetSelector> ReadPin(JsonValue value, std::string_view name) {
+  static constexpr JsonField<Pin> kFields[] = {{"worker_id", PinWorker}, {"dp_rank", PinRank}};
+  Pin pin;
+  KVR_RETURN_IF_ERROR(ReadObject<Pin>(value, name, kFields, &pin, 1));
+  if (!pin.worker_id) return BadField(name, "missing field worker_id");
+  return TargetSelector{.worker = WorkerId{*pin.worker_id}, .dp_rank = pin.dp_rank};
+}
+absl::Status PinnedWorker(JsonValue value, std::string_view name, SelectionBody* out) {
+  KVR_ASSIGN_OR_RETURN(out->pinned, ReadPin(value, name));
+  return absl::OkStatus();
+}
+
+absl::Status AllowedWorkers(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, WorkerId* id) -> absl::Status {
+        uint64_t number = 0;
+        KVR_RETURN_IF_ERROR(ReadUnsigned(item, name, kAny64, &number));
+        *id = WorkerId{number};
+        return absl::OkStatus();
+      },
+      &out->allowed_workers.emplace());
+}
+
+// ---- Fields that are checked and do not act yet (docs/parity.md) ----
+
+absl::Status CheckedNumber(JsonValue value, std::string_view name, SelectionBody*) {
+  double number = 0;
+  return ReadDouble(value, name, &number);
+}
+absl::Status CheckedPriority(JsonValue value, std::string_view name, SelectionBody*) {
+  uint64_t number = 0;
+  return ReadUnsigned(value, name, kAny32, &number);
+}
+absl::Status CheckedText(JsonValue value, std::string_view name, SelectionBody*) {
+  std::string text;
+  return ReadText(value, name, &text);
+}
+absl::Status CheckedTarget(JsonValue value, std::string_view name, SelectionBody*) {
+  return ReadPin(value, name).status();
+}
+absl::Status CheckedTexts(JsonValue value, std::string_view name, SelectionBody*) {
+  std::vector<int> nothing;
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, int*) {
+        std::string text;
+        return ReadText(item, name, &text);
+      },
+      &nothing);
+}
+absl::Status CheckedWeights(JsonValue value, std::string_view name, SelectionBody*) {
+  simdjson::ondemand::object object;
+  if (const auto error = value.get_object().get(object); error != simdjson::SUCCESS)
+    return ValueError(error, value, name, "an object of numbers");
+  for (auto member : object) {
+    std::string_view key;
+    JsonValue weight;
+    if (const auto error = member.unescaped_key().get(key); error != simdjson::SUCCESS)
+      return BadJson(simdjson::error_message(error));
+    if (const auto error = member.value().get(weight); error != simdjson::SUCCESS)
+      return BadJson(simdjson::error_message(error));
+    double number = 0;
+    KVR_RETURN_IF_ERROR(ReadDouble(weight, name, &number));
+  }
+  return absl::OkStatus();
+}
+absl::Status CheckedConstraints(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr Field kFields[] = {{"required_taints", CheckedTexts},
+                                      {"preferred_taints", CheckedWeights}};
+  return ReadObject<SelectionBody>(value, name, kFields, out, 1);
+}
+absl::Status CheckedFlag(JsonValue value, std::string_view name, SelectionBody*) {
+  bool flag = false;
+  return ReadBool(value, name, &flag);
+}
+absl::Status CheckedSession(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr Field kFields[] = {{"session_id", CheckedText},
+                                      {"parent_session_id", CheckedText},
+                                      {"session_final", CheckedFlag},
+                                      {"input_trigger", CheckedText}};
+  return ReadObject<SelectionBody>(value, name, kFields, out, 1);
+}
+
+// ---- The tables ----
+
+constexpr Field kPromptFields[] = {
+    {"model_name", Text<&SelectionBody::model_name>},
+    {"routing_group", Text<&SelectionBody::routing_group>},
+    {"token_ids", Tokens},
+    {"mm_routing_info", MultimodalRouting},
+    {"block_mm_infos", NoMultimodal},
+    {"block_hashes", Hashes<&SelectionBody::block_hashes>},
+    {"sequence_hashes", Hashes<&SelectionBody::sequence_hashes>},
+    {"isl_tokens", Number<&SelectionBody::isl_tokens, kAny64>},
+    {"lora_name", Text<&SelectionBody::lora_name>},
+    {"cache_salt", Text<&SelectionBody::cache_salt>},
+    {"is_eagle", NoEagle},
+    {"router_config_override", Overrides},
+};
+constexpr Field kBookingFields[] = {
+    {"selection_id", Text<&SelectionBody::selection_id>},
+    {"expected_output_tokens", Number<&SelectionBody::expected_output_tokens, kAny64>},
+    {"priority_jump", CheckedNumber},
+    {"strict_priority", CheckedPriority},
+    {"session_id", CheckedText},
+    {"session_context", CheckedSession},
+};
+constexpr Field kSelectFields[] = {
+    {"pinned_worker", PinnedWorker},
+    {"allowed_worker_ids", AllowedWorkers},
+    {"routing_constraints", CheckedConstraints},
+    {"affinity_target", CheckedTarget},
+    {"advisory", CheckedFlag},
+};
+constexpr Field kReserveFields[] = {
+    {"worker_id", Number<&SelectionBody::worker_id, kAny64>},
+    {"dp_rank", Number<&SelectionBody::dp_rank, kAny32>},
+    {"effective_prefill_tokens", Number<&SelectionBody::effective_prefill_tokens, kAny64>},
+    {"track_prefill_tokens", Flag<&SelectionBody::track_prefill_tokens>},
+};
+
+std::vector<Field> FieldsOf(BodyKind kind) {
+  std::vector<Field> fields(std::begin(kPromptFields), std::end(kPromptFields));
+  const auto add = [&](std::span<const Field> more) {
+    fields.insert(fields.end(), more.begin(), more.end());
+  };
+  if (kind != BodyKind::kPrompt) add(kBookingFields);
+  if (kind == BodyKind::kSelect) add(kSelectFields);
+  if (kind == BodyKind::kReserve) add(kReserveFields);
+  return fields;
+}
+
+absl::Status ReadDocument(simdjson::padded_string_view text, BodyKind kind, SelectionBody* body) {
+  thread_local simdjson::ondemand::parser parser;
+  simdjson::ondemand::document document;
+  if (const auto error = parser.iterate(text).get(document); error != simdjson::SUCCESS)
+    return BadJson(simdjson::error_message(error));
+  simdjson::ondemand::object object;
+  if (const auto error = document.get_object().get(object); error != simdjson::SUCCESS) {
+    return error == simdjson::INCORRECT_TYPE ? BadField("body", "must be an object")
+                                             : BadJson(simdjson::error_message(error));
+  }
+  static const std::vector<Field> kFields[] = {
+      FieldsOf(BodyKind::kSelect), FieldsOf(BodyKind::kReserve), FieldsOf(BodyKind::kPrompt)};
+  KVR_RETURN_IF_ERROR(
+      ReadFields<SelectionBody>(object, kFields[static_cast<size_t>(kind)], body, 1));
+  if (!document.at_end()) return BadJson("text after the end of the object");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SelectionBody> ReadSelectionBody(const std::string& body, BodyKind kind) {
+  SelectionBody read;
+  if (body.capacity() - body.size() >= simdjson::SIMDJSON_PADDING) {
+    KVR_RETURN_IF_ERROR(ReadDocument(
+        simdjson::padded_string_view(body.data(), body.size(), body.capacity()), kind, &read));
+  } else {
+    const simdjson::padded_string copy(body);
+    KVR_RETURN_IF_ERROR(ReadDocument(copy, kind, &read));
+  }
+  return read;
+}
+
+absl::StatusOr<RouteRequest> ToRouteRequest(const SelectionBody& body) {
+  RouteRequest request;
+  request.request_id = body.selection_id;
+  request.model_name = body.model_name;
+  request.routing_group = body.routing_group;
+  request.lora_name = body.lora_name;
+  request.cache_salt = body.cache_salt;
+  request.overrides = body.overrides;
+  request.expected_output_tokens = body.expected_output_tokens;
+  request.pinned = body.pinned;
+  request.allowed_workers = body.allowed_workers;
+  const bool hashes = body.block_hashes || body.sequence_hashes || body.isl_tokens;
+  if (body.token_ids && hashes) return Invalid("the prompt is given as tokens and as hashes");
+  if (body.token_ids) {
+    request.prompt = TokenPrompt{*body.token_ids};
+    return request;
+  }
+  if (!hashes) return Invalid("no prompt: send token_ids, mm_routing_info or block_hashes");
+  if (!body.block_hashes || !body.sequence_hashes || !body.isl_tokens)
+    return Invalid("a prompt as hashes needs block_hashes, sequence_hashes and isl_tokens");
+  if (body.block_hashes->size() != body.sequence_hashes->size()) {
+    return Invalid(fmt::format("block_hashes has {} entries and sequence_hashes {}: must be equal",
+                               body.block_hashes->size(), body.sequence_hashes->size()));
+  }
+  if (*body.isl_tokens == 0) return Invalid("isl_tokens must be > 0, got 0");
+  request.prompt = HashPrompt{.local_hashes = *body.block_hashes,
+                              .sequence_hashes = *body.sequence_hashes,
+                              .isl_tokens = *body.isl_tokens};
+  return request;
+}
+
+}  // namespace kvrouter

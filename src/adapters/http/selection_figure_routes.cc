@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <variant>
+
+#include "adapters/http/http_format.h"
+#include "adapters/http/selection_answers.h"
+#include "adapters/http/selection_api.h"
+#include "adapters/http/selection_bodies.h"
+#include "base/status_macros.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+uint64_t PromptTokens(const RouteRequest& request) {
+  if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) return hashes->isl_tokens;
+  return std::get<TokenPrompt>(request.prompt).token_ids.size();
+}
+
+}  // namespace
+
+SelectionApi::Answer SelectionApi::GetLoads(const HttpRequest&) {
+  return JsonAnswer(200, LoadsJson(parts_.router->Snapshot()));
+}
+
+SelectionApi::Answer SelectionApi::PotentialLoads(const HttpRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionBody body,
+                       ReadSelectionBody(request.body, BodyKind::kPrompt));
+  KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
+  KVR_RETURN_IF_ERROR(CheckRequest(ServiceConfig{}, route));
+  KVR_ASSIGN_OR_RETURN(const auto loads, parts_.router->PotentialLoads(route));
+  return JsonAnswer(200, PotentialLoadsJson(route, loads));
+}
+
+SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionBody body,
+                       ReadSelectionBody(request.body, BodyKind::kPrompt));
+  KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
+  KVR_RETURN_IF_ERROR(CheckRequest(ServiceConfig{}, route));
+  KVR_ASSIGN_OR_RETURN(const auto overlaps, parts_.router->FindOverlap(route));
+  for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
+    if (partition.model_name != route.model_name || partition.routing_group != route.routing_group)
+      continue;
+    return JsonAnswer(
+        200, OverlapScoresJson(
+                 partition.block_size_tokens, PromptTokens(route) / partition.block_size_tokens,
+                 route.overrides.overlap_score_credit.value_or(parts_.overlap_score_credit),
+                 overlaps, partition.loads));
+  }
+  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
+                   fmt::format("no worker is registered for model {} in routing group {}",
+                               route.model_name, route.routing_group));
+}
+
+SelectionApi::Answer SelectionApi::Dump(const HttpRequest&) {
+  std::string text = "{";
+  for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
+    text += text.size() > 1 ? "," : "";
+    text += JsonText(fmt::format("{}:{}", partition.model_name, partition.routing_group));
+    text += fmt::format(R"(:{{"block_size":{},"events":[)", partition.block_size_tokens);
+    bool first = true;
+    const auto dumped = parts_.router->Dump(partition.model_name, partition.routing_group,
+                                            [&](const KvEvent& event) {
+                                              if (!first) text += ",";
+                                              first = false;
+                                              text += EventJson(event);
+                                              return text.size() <= kMaxDumpBytes;
+                                            });
+    text += "]";
+    if (!dumped.ok()) {
+      text += fmt::format(R"(,"error":{})", JsonText({dumped.status().message().data(),
+                                                      dumped.status().message().size()}));
+    }
+    text += "}";
+    if (text.size() > kMaxDumpBytes) {
+      return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
+                       fmt::format("the dump is over {} bytes", kMaxDumpBytes));
+    }
+  }
+  return JsonAnswer(200, text + "}");
+}
+
+SelectionApi::Answer SelectionApi::Health(const HttpRequest&) { return OkAnswer(); }
+
+SelectionApi::Answer SelectionApi::Ready(const HttpRequest&) {
+  const Readiness readiness = parts_.readiness();
+  return JsonAnswer(readiness.ready ? 200 : 503,
+                    ReadyJson(readiness.ready, readiness.reason, readiness.schedulable_workers,
+                              parts_.workers->List()));
+}
+
+}  // namespace kvrouter

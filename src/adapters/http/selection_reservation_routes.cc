@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "adapters/http/selection_answers.h"
+#include "adapters/http/selection_api.h"
+#include "adapters/http/selection_bodies.h"
+#include "base/status_macros.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+absl::Status Invalid(std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
+}
+
+absl::Status FoundOrError(LifecycleResult result, std::string_view selection_id) {
+  if (result == LifecycleResult::kDone) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
+                   fmt::format("no live reservation \"{}\"", selection_id));
+}
+
+// A target that cannot take the booking is a conflict here, not a lack of workers: the caller chose
+// it.
+absl::Status BookingError(absl::Status error) {
+  switch (ErrorReasonOf(error)) {
+    case ErrorReason::kPinnedUnavailable:
+    case ErrorReason::kNoWorkers:
+      return MakeError(absl::StatusCode::kFailedPrecondition, ErrorReasonOf(error),
+                       std::string_view(error.message().data(), error.message().size()));
+    default:
+      return error;
+  }
+}
+
+}  // namespace
+
+SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionBody body,
+                       ReadSelectionBody(request.body, BodyKind::kReserve));
+  if (body.selection_id.empty()) {
+    return absl::OutOfRangeError("selection_id: missing field");
+  }
+  if (!body.worker_id && !body.HasPrompt())
+    return Replay(body.selection_id, body.model_name, body.routing_group);
+  if (!body.worker_id) return Invalid("worker_id is missing beside the prompt");
+  KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
+  const Target target{WorkerId{*body.worker_id}, body.dp_rank.value_or(0)};
+  const RouteRequest shown = {.request_id = {},
+                              .model_name = route.model_name,
+                              .routing_group = route.routing_group,
+                              .prompt = {},
+                              .lora_name = {},
+                              .cache_salt = {},
+                              .overrides = {},
+                              .allowed_workers = {},
+                              .excluded = {},
+                              .pinned = {}};
+  const absl::StatusOr<RouteDecision> decision =
+      parts_.routing->Reserve({.route = std::move(route),
+                               .target = target,
+                               .effective_prefill_tokens = body.effective_prefill_tokens,
+                               .track_prefill_tokens = body.track_prefill_tokens});
+  if (!decision.ok()) {
+    if (ErrorReasonOf(decision.status()) == ErrorReason::kPinnedUnavailable &&
+        !parts_.workers->Knows(target.worker)) {
+      return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownWorker,
+                       fmt::format("no worker with worker_id {}", *body.worker_id));
+    }
+    return BookingError(decision.status());
+  }
+  return JsonAnswer(201, ReservationJson(body.selection_id, shown, *decision));
+}
+
+SelectionApi::Answer SelectionApi::Replay(const std::string& selection_id,
+                                          const std::string& model_name,
+                                          const std::string& routing_group) {
+  std::optional<CachedSelection> cached =
+      parts_.cache->Take(selection_id, model_name, routing_group, parts_.clock->Now());
+  if (!cached) {
+    // A second reservation of what is booked is a duplicate, not a miss.
+    if (parts_.routing->FindDecision(selection_id)) {
+      return MakeError(absl::StatusCode::kAlreadyExists, ErrorReason::kDuplicateRequest,
+                       fmt::format("selection_id \"{}\" has a live booking", selection_id));
+    }
+    return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
+                     fmt::format("no selection \"{}\" of model {} in routing group {} is kept",
+                                 selection_id, model_name, routing_group));
+  }
+  RouteRequest route;
+  route.request_id = selection_id;
+  route.model_name = model_name;
+  route.routing_group = routing_group;
+  route.prompt = HashPrompt{.local_hashes = cached->block_hashes,
+                            .sequence_hashes = cached->sequence_hashes,
+                            .isl_tokens = cached->isl_tokens};
+  route.overrides = cached->overrides;
+  route.expected_output_tokens = cached->expected_output_tokens;
+  const absl::StatusOr<RouteDecision> decision = parts_.routing->Reserve(
+      {.route = route,
+       .target = cached->target,
+       .effective_prefill_tokens = cached->effective_prefill_tokens,
+       .track_prefill_tokens =
+           cached->overrides.track_prefill_tokens.value_or(parts_.track_prefill_tokens)});
+  if (!decision.ok()) {
+    parts_.cache->Restore(*std::move(cached));
+    return BookingError(decision.status());
+  }
+  return JsonAnswer(201, ReservationJson(selection_id, route, *decision));
+}
+
+SelectionApi::Answer SelectionApi::PrefillComplete(const HttpRequest& request) {
+  const std::string& id = request.path_parameters.front();
+  KVR_RETURN_IF_ERROR(FoundOrError(parts_.routing->PrefillComplete(id), id));
+  return OkAnswer();
+}
+
+SelectionApi::Answer SelectionApi::OutputBlock(const HttpRequest& request) {
+  const std::string& id = request.path_parameters.front();
+  if (!request.body.empty()) KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const std::optional<double> decay_fraction,
+                       ReadOutputBlockBody(request.body));
+  KVR_RETURN_IF_ERROR(FoundOrError(parts_.routing->OutputBlock(id, decay_fraction), id));
+  return OkAnswer();
+}
+
+// Unknown ids are no error: whoever frees twice has what it wants.
+SelectionApi::Answer SelectionApi::DeleteReservation(const HttpRequest& request) {
+  parts_.routing->Free(request.path_parameters.front());
+  return OkAnswer();
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,74 @@
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "adapters/http/selection_answers.h"
+#include "adapters/http/selection_api.h"
+#include "adapters/http/selection_bodies.h"
+#include "base/status_macros.h"
+#include "kvrouter/block_hash.h"
+
+namespace kvrouter {
+namespace {
+
+// The prompt as hashes: what outlives the request and what the answer shows.
+struct PromptHashes {
+  std::vector<LocalBlockHash> local;
+  std::vector<SequenceHash> sequence;
+};
+
+PromptHashes HashesOf(const RouteRequest& request, uint32_t block_size_tokens) {
+  PromptHashes hashes;
+  if (const auto* given = std::get_if<HashPrompt>(&request.prompt)) {
+    hashes.local.assign(given->local_hashes.begin(), given->local_hashes.end());
+    hashes.sequence.assign(given->sequence_hashes.begin(), given->sequence_hashes.end());
+    return hashes;
+  }
+  AppendLocalBlockHashes(
+      std::get<TokenPrompt>(request.prompt).token_ids, block_size_tokens,
+      BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt}), &hashes.local);
+  AppendSequenceHashes(hashes.local, &hashes.sequence);
+  return hashes;
+}
+
+}  // namespace
+
+SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionBody body,
+                       ReadSelectionBody(request.body, BodyKind::kSelect));
+  KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
+  route.book = false;
+  KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route));
+  if (!body.selection_id.empty()) {
+    PromptHashes hashes = HashesOf(route, decision.block_size_tokens);
+    parts_.cache->Put({.selection_id = body.selection_id,
+                       .model_name = body.model_name,
+                       .routing_group = body.routing_group,
+                       .target = decision.target,
+                       .block_hashes = std::move(hashes.local),
+                       .sequence_hashes = std::move(hashes.sequence),
+                       .isl_tokens = decision.isl_tokens,
+                       .effective_prefill_tokens = EffectivePrefillTokens(decision),
+                       .overrides = body.overrides,
+                       .expected_output_tokens = body.expected_output_tokens},
+                      parts_.clock->Now());
+  }
+  return JsonAnswer(200, SelectionJson(body.selection_id, route, decision, std::nullopt));
+}
+
+SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionBody body,
+                       ReadSelectionBody(request.body, BodyKind::kSelect));
+  KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
+  std::string selection_id;
+  KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route, &selection_id));
+  const PromptHashes hashes = HashesOf(route, decision.block_size_tokens);
+  const BookedPrompt booked{.sequence_hashes = hashes.sequence,
+                            .track_prefill_tokens = body.overrides.track_prefill_tokens.value_or(
+                                parts_.track_prefill_tokens)};
+  return JsonAnswer(200, SelectionJson(selection_id, route, decision, booked));
+}
+
+}  // namespace kvrouter
