@@ -95,8 +95,9 @@ class HttpServer {
   ~HttpServer();
 
   // Before Start. Exact path match first; else a path with "{}" segments ("/workers/{}") matches
-  // any non-empty segment there, the pattern added first winning; `method` GET also serves HEAD. Unknown path: 404
-  // {"error":"route not found"}; known path, other method: 405 {"error":"method not allowed"}.
+  // any non-empty segment there, the pattern added first winning. `method` GET also serves HEAD.
+  // Unknown path: 404 {"error":"route not found"}; known path, other method: 405
+  // {"error":"method not allowed"}.
   void Route(std::string method, std::string path, SimpleHandler handler);
   void RouteAsync(std::string method, std::string path, Handler handler);
 

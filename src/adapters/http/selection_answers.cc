@@ -142,11 +142,11 @@ std::string SelectionJson(std::string_view selection_id, const RouteRequest& req
   return Text(json);
 }
 
-std::string ReservationJson(std::string_view selection_id, const RouteRequest& request,
-                            const RouteDecision& decision) {
+std::string ReservationJson(std::string_view selection_id, std::string_view model_name,
+                            std::string_view routing_group, const RouteDecision& decision) {
   const Json json = {{"selection_id", selection_id},
-                     {"model_name", request.model_name},
-                     {"routing_group", request.routing_group},
+                     {"model_name", model_name},
+                     {"routing_group", routing_group},
                      {"worker_id", static_cast<uint64_t>(decision.target.worker)},
                      {"dp_rank", decision.target.dp_rank},
                      {"endpoint", decision.address}};

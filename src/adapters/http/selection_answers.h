@@ -34,8 +34,8 @@ struct BookedPrompt {
 // `selection_id` empty: none. `booked`: the fields only /select_and_reserve has.
 std::string SelectionJson(std::string_view selection_id, const RouteRequest& request,
                           const RouteDecision& decision, const std::optional<BookedPrompt>& booked);
-std::string ReservationJson(std::string_view selection_id, const RouteRequest& request,
-                            const RouteDecision& decision);
+std::string ReservationJson(std::string_view selection_id, std::string_view model_name,
+                            std::string_view routing_group, const RouteDecision& decision);
 
 std::string LoadsJson(std::span<const PartitionSnapshot> partitions);
 std::string PotentialLoadsJson(const RouteRequest& request,

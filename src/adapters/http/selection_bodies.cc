@@ -282,7 +282,8 @@ absl::Status ReadDocument(simdjson::padded_string_view text, BodyKind kind, Sele
       FieldsOf(BodyKind::kSelect), FieldsOf(BodyKind::kReserve), FieldsOf(BodyKind::kPrompt)};
   KVR_RETURN_IF_ERROR(
       ReadFields<SelectionBody>(object, kFields[static_cast<size_t>(kind)], body, 1));
-  if (!document.at_end()) return BadJson("text after the end of the object");
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return BadJson("text after the end of the object");
   return absl::OkStatus();
 }
 

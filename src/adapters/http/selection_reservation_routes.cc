@@ -48,16 +48,6 @@ SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
   if (!body.worker_id) return Invalid("worker_id is missing beside the prompt");
   KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
   const Target target{WorkerId{*body.worker_id}, body.dp_rank.value_or(0)};
-  const RouteRequest shown = {.request_id = {},
-                              .model_name = route.model_name,
-                              .routing_group = route.routing_group,
-                              .prompt = {},
-                              .lora_name = {},
-                              .cache_salt = {},
-                              .overrides = {},
-                              .allowed_workers = {},
-                              .excluded = {},
-                              .pinned = {}};
   const absl::StatusOr<RouteDecision> decision =
       parts_.routing->Reserve({.route = std::move(route),
                                .target = target,
@@ -71,7 +61,8 @@ SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
     }
     return BookingError(decision.status());
   }
-  return JsonAnswer(201, ReservationJson(body.selection_id, shown, *decision));
+  return JsonAnswer(
+      201, ReservationJson(body.selection_id, body.model_name, body.routing_group, *decision));
 }
 
 SelectionApi::Answer SelectionApi::Replay(const std::string& selection_id,
@@ -108,7 +99,7 @@ SelectionApi::Answer SelectionApi::Replay(const std::string& selection_id,
     parts_.cache->Restore(*std::move(cached));
     return BookingError(decision.status());
   }
-  return JsonAnswer(201, ReservationJson(selection_id, route, *decision));
+  return JsonAnswer(201, ReservationJson(selection_id, model_name, routing_group, *decision));
 }
 
 SelectionApi::Answer SelectionApi::PrefillComplete(const HttpRequest& request) {
