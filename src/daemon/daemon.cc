@@ -63,11 +63,16 @@ Daemon::Daemon(DaemonConfig config)
                        .http =
                            [this] {
                              const HttpServerCounters counters = http_.Counters();
+                             const SelectCache::Counters selections = select_cache_.Read();
                              return HttpFigures{.requests = counters.requests,
                                                 .connections_refused = counters.connections_refused,
                                                 .timeouts = counters.timeouts,
                                                 .bad_requests = counters.bad_requests,
-                                                .streams_overflowed = counters.streams_overflowed};
+                                                .streams_overflowed = counters.streams_overflowed,
+                                                .selections_cached = selections.entries,
+                                                .selections_cached_bytes = selections.bytes,
+                                                .selections_evicted = selections.evicted,
+                                                .selections_expired = selections.expired};
                            },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&zmq_);

@@ -183,7 +183,8 @@ constexpr uint64_t kYearSeconds = 365ull * 24 * 3600;
 void AddDoors(std::vector<Option>* table) {
   table->push_back(Words("http-listen", "KVROUTER_HTTP_LISTEN", FIELD(http.listen), "HOST:PORT",
                          IsHostPort,
-                         "Address of /metrics, /live and /ready; port 0 takes a free one."));
+                         "Address of the selection API, /metrics, /live and /ready; port 0 takes a "
+                         "free one."));
   table->push_back(Words("grpc-listen", "KVROUTER_GRPC_LISTEN", FIELD(grpc.listen), "HOST:PORT",
                          IsHostPort, "Address of the gRPC services; port 0 takes a free one."));
   table->push_back(Words(
@@ -342,6 +343,15 @@ void AddHttp(std::vector<Option>* table) {
   t.push_back(Whole("http-write-timeout-ms", "KVROUTER_HTTP_WRITE_TIMEOUT_MS",
                     FIELD(http.write_timeout), 1, kDayMs,
                     "A client that takes no byte of its answer for this long is closed, in ms."));
+  t.push_back(Whole("selection-cache-ttl-secs", "KVROUTER_SELECTION_CACHE_TTL_SECS",
+                    FIELD(select_cache.ttl), 1, 86'400,
+                    "How long the inputs of a /select with an id wait for their booking, in s."));
+  t.push_back(Whole("selection-cache-max-entries", "KVROUTER_SELECTION_CACHE_MAX_ENTRIES",
+                    FIELD(select_cache.max_entries), 0, 1'000'000,
+                    "Inputs of /select calls kept at once; the oldest leave first."));
+  t.push_back(Whole("selection-cache-max-bytes", "KVROUTER_SELECTION_CACHE_MAX_BYTES",
+                    FIELD(select_cache.max_bytes), 0, kMaxBytes,
+                    "Memory of the kept inputs of /select calls, in bytes."));
 }
 
 void AddLabels(std::vector<Option>* table) {

@@ -465,6 +465,18 @@ void RouterMetrics::Impl::AddHttp(MetricFamilies* out) const {
   out->Counter("kvrouter_http_streams_overflowed_total",
                "Streamed HTTP answers cut because the client did not keep up.");
   out->Add(http.streams_overflowed);
+  out->Gauge("kvrouter_selections_cached",
+             "Inputs of /select calls kept for a later booking by selection_id.");
+  out->Add(http.selections_cached);
+  out->Gauge("kvrouter_selections_cached_bytes",
+             "Memory of the kept inputs of /select calls, in bytes.");
+  out->Add(http.selections_cached_bytes);
+  out->Counter("kvrouter_selections_evicted_total",
+               "Kept inputs of /select calls dropped before their time: too many, or too large.");
+  out->Add(http.selections_evicted);
+  out->Counter("kvrouter_selections_expired_total",
+               "Kept inputs of /select calls that nobody booked in time.");
+  out->Add(http.selections_expired);
 }
 
 void RouterMetrics::Impl::AddProcess(MetricFamilies* out) const {

@@ -27,6 +27,11 @@ struct HttpFigures {
   uint64_t timeouts = 0;
   uint64_t bad_requests = 0;
   uint64_t streams_overflowed = 0;
+  // Of the selection API's cache of /select inputs.
+  uint64_t selections_cached = 0;
+  uint64_t selections_cached_bytes = 0;
+  uint64_t selections_evicted = 0;
+  uint64_t selections_expired = 0;
 };
 
 // Every metric name, help text and bucket of the daemon, in router_metrics.cc.
