@@ -29,8 +29,7 @@ SelectionApi::Answer SelectionApi::PotentialLoads(const HttpRequest& request) {
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kPrompt));
   KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
-  KVR_RETURN_IF_ERROR(CheckRequest(ServiceConfig{}, route));
-  KVR_ASSIGN_OR_RETURN(const auto loads, parts_.router->PotentialLoads(route));
+  KVR_ASSIGN_OR_RETURN(const auto loads, parts_.routing->PotentialLoads(route));
   return JsonAnswer(200, PotentialLoadsJson(route, loads));
 }
 
@@ -39,8 +38,7 @@ SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kPrompt));
   KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
-  KVR_RETURN_IF_ERROR(CheckRequest(ServiceConfig{}, route));
-  KVR_ASSIGN_OR_RETURN(const auto overlaps, parts_.router->FindOverlap(route));
+  KVR_ASSIGN_OR_RETURN(const auto overlaps, parts_.routing->FindOverlap(route));
   for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
     if (partition.model_name != route.model_name || partition.routing_group != route.routing_group)
       continue;
