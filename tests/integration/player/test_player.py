@@ -65,8 +65,12 @@ class Fleet:
         return json.loads((self.directory / 'row.json').read_text())[0]
 
     def live_bookings(self):
-        loads = subprocess.run([BIN / 'kvrouterctl', '--grpc', self.addresses['grpc'], '--json', 'loads'],
-                               capture_output=True, text=True, timeout=30, check=True)
+        # A connect by gRPC can fail now and then on a busy machine ("No such file or directory"): ask again, not for ever.
+        for attempts_left in (2, 1, 0):
+            loads = subprocess.run([BIN / 'kvrouterctl', '--grpc', self.addresses['grpc'], '--json', 'loads'],
+                                   capture_output=True, text=True, timeout=30, check=attempts_left == 0)
+            if loads.returncode == 0:
+                break
         return sum(int(t.get('active_requests', 0)) for p in json.loads(loads.stdout)['partitions'] for t in p['targets'])
 
     def stop(self):
