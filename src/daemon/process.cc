@@ -40,14 +40,16 @@ void SetUpOpenFiles(const std::vector<WorkerSpec>& workers) {
 int Serve(LoadedOptions options, const sigset_t& signals) {
   SetUpLog(options.config.log_level);
   SetUpOpenFiles(options.config.workers);
-  Daemon daemon(std::move(options.config));
-  if (const absl::Status status = daemon.Start(); !status.ok()) return Fail(status);
+  // Before the ports open: whoever sees the daemon answer can rely on its log to name what it
+  // ignores.
   for (const std::string& name : options.ignored_variables)
     spdlog::warn("event=variable_ignored name={}", name);
   if (!options.without_effect.empty()) {
     spdlog::warn("event=setting_without_effect names={} reason=\"accepted, no effect yet\"",
                  fmt::join(options.without_effect, ","));
   }
+  Daemon daemon(std::move(options.config));
+  if (const absl::Status status = daemon.Start(); !status.ok()) return Fail(status);
   int signal = 0;
   while (sigwait(&signals, &signal) != 0) {
   }
