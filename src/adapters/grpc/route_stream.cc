@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/answer_convert.h"
+#include "adapters/grpc/request_convert.h"
 #include "adapters/grpc/router_calls.h"
 #include "adapters/grpc/status_convert.h"
 #include "kvrouter/error.h"

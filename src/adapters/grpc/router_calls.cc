@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/request_convert.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 

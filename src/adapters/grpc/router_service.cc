@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "adapters/grpc/proto_convert.h"
+#include "adapters/grpc/answer_convert.h"
+#include "adapters/grpc/request_convert.h"
 #include "adapters/grpc/route_stream.h"
 #include "adapters/grpc/router_calls.h"
 #include "adapters/grpc/status_convert.h"

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/grpc/proto_convert.h"
 #include "adapters/grpc/status_convert.h"
+#include "adapters/grpc/worker_convert.h"
 #include "adapters/grpc/workers_watch.h"
 #include "kvrouter/error.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "adapters/grpc/proto_convert.h"
 #include "adapters/grpc/status_convert.h"
+#include "adapters/grpc/worker_convert.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
