@@ -1,0 +1,108 @@
+#ifndef KVROUTER_ADAPTERS_HTTP_HTTP_CONNECTION_H_
+#define KVROUTER_ADAPTERS_HTTP_HTTP_CONNECTION_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "adapters/http/http_exchange.h"
+#include "adapters/http/http_format.h"
+#include "adapters/http/http_server_state.h"
+
+namespace kvrouter {
+
+// One client. Everything but the constructor runs on the socket's strand.
+//
+//   kIdle ──first byte──> kReading ──request──> kAnswering ──sent──> kIdle
+//                            └── refused ──> kAnswering ──sent──> kDraining ──> closed
+// A plain read of the socket (StartRead) is outstanding in kIdle, kDraining, and in kAnswering
+// while an answer is awaited: that is how a leaving client is noticed. It is only started on an
+// empty buffer, so the next request's first bytes end it, and it never runs beside the parser's own
+// reads (kReading).
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Tcp = boost::asio::ip::tcp;
+
+  HttpConnection(HttpServerState* server, Tcp::socket socket)
+      : server_(server),
+        socket_(std::move(socket)),
+        read_timer_(socket_.get_executor()),
+        write_timer_(socket_.get_executor()) {}
+
+  auto executor() { return socket_.get_executor(); }
+
+  void Start();
+
+  // The server stops: at once if nothing is being received or answered, else after the answer.
+  void Retire() {
+    if (phase_ == Phase::kIdle || phase_ == Phase::kDraining) Close();
+  }
+
+  void Close();
+
+ private:
+  using ErrorCode = boost::system::error_code;
+  enum class Phase : uint8_t { kIdle, kReading, kAnswering, kDraining, kClosed };
+
+  void AwaitRequest();
+  void StartRead();
+  void OnRead(ErrorCode error, size_t bytes);
+  void ReadRequest();
+  void OnHeader(ErrorCode error);
+  void ReadBody();
+  void OnRequest(ErrorCode error);
+  void Refuse(ErrorCode error);
+
+  void Dispatch();
+  void OnStep(HttpExchange::Step step, HttpResponse response);
+  void Append(std::string_view text) { pending_.append(text); }
+  void WriteMore();
+  void OnWritten(ErrorCode error, size_t bytes);
+  void AnswerSent();
+  void Drain();
+
+  void ArmReadTimer(std::chrono::milliseconds timeout);
+  void DisarmReadTimer();
+  void ArmWriteTimer();
+  void OnReadTimeout();
+
+  HttpServerState* const server_;
+  Tcp::socket socket_;
+  Phase phase_ = Phase::kIdle;
+
+  // Receiving.
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  bool reading_ = false;         // a plain read is outstanding
+  bool read_timed_out_ = false;  // the parser's read was cancelled by the timer
+  bool client_done_ = false;     // it closed its side while the finished answer was on its way
+  boost::asio::steady_timer read_timer_;
+  // An expiry that was queued before a re-arm belongs to an older round.
+  uint64_t read_timer_round_ = 0;
+
+  // Answering.
+  std::shared_ptr<HttpExchange> exchange_;
+  bool keep_alive_ = false;
+  bool http_1_0_ = false;
+  bool head_only_ = false;
+  BodyFraming framing_ = BodyFraming::kContentLength;
+  bool answer_complete_ = false;  // everything is in pending_ or in_flight_
+  std::string pending_;           // to be sent after in_flight_
+  std::string in_flight_;
+  size_t in_flight_sent_bytes_ = 0;
+  bool writing_ = false;
+  boost::asio::steady_timer write_timer_;
+  uint64_t write_timer_round_ = 0;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_HTTP_HTTP_CONNECTION_H_
