@@ -7,16 +7,18 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "client/exposition.h"
+#include "client/http_get.h"
+#include "client/router_client.h"
 #include "ctl/explain_text.h"
-#include "ctl/exposition.h"
-#include "ctl/http_get.h"
 #include "ctl/metrics_report.h"
 #include "ctl/render.h"
-#include "ctl/router_client.h"
 #include "ctl/token_spec.h"
 
 namespace kvrouter::ctl {
 namespace {
+
+using client::RouterClient;
 
 template <typename T>
 bool ParseWhole(std::string_view text, T* value) {
@@ -154,8 +156,8 @@ absl::StatusOr<std::string> ShowLoads(const Connection& connection) {
 
 absl::StatusOr<std::string> ShowMetrics(const Connection& connection, const std::string& prefix) {
   KVR_ASSIGN_OR_RETURN(const std::string body,
-                       HttpGet(connection.http, "/metrics", connection.timeout));
-  const std::vector<Sample> samples = ParseExposition(body);
+                       client::HttpGet(connection.http, "/metrics", connection.timeout));
+  const std::vector<client::Sample> samples = client::ParseExposition(body);
   if (prefix.empty()) return connection.json ? MetricsJson(samples) : MetricsText(samples);
   return connection.json ? SeriesJson(samples, prefix) : SeriesText(samples, prefix);
 }

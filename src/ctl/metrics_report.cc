@@ -16,6 +16,8 @@
 namespace kvrouter::ctl {
 namespace {
 
+using client::Sample;
+using client::SumOf;
 using Json = nlohmann::ordered_json;
 
 struct HitRate {

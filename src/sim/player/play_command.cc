@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "ctl/router_client.h"
+#include "client/router_client.h"
 #include "sim/player/play_figures.h"
 #include "sim/player/player.h"
 #include "sim/player/progress_line.h"
@@ -78,7 +78,7 @@ void DefineOptions(CLI::App& app, PlayOptions& options) {
 
 // One target a rank. Engines are where the router says they are, so nobody has to be told twice.
 absl::StatusOr<std::vector<PlayTarget>> ListTargets(const PlayOptions& options) {
-  ctl::RouterClient client(options.router_grpc, kListTimeout);
+  client::RouterClient client(options.router_grpc, kListTimeout);
   KVR_ASSIGN_OR_RETURN(const v1::ListResponse list, client.ListWorkers());
   std::vector<PlayTarget> targets;
   const std::string model = options.play.model_name.empty() ? "default" : options.play.model_name;

@@ -10,16 +10,16 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "ctl/exposition.h"
-#include "ctl/http_get.h"
+#include "client/exposition.h"
+#include "client/http_get.h"
 
 namespace kvrouter::sim {
 namespace {
 
 constexpr std::chrono::milliseconds kScrapeTimeout{10'000};
 
-absl::Status Read(const std::vector<ctl::Sample>& samples, std::string_view name, double* sum) {
-  const std::optional<double> found = ctl::SumOf(samples, name);
+absl::Status Read(const std::vector<client::Sample>& samples, std::string_view name, double* sum) {
+  const std::optional<double> found = client::SumOf(samples, name);
   if (!found) return absl::NotFoundError(fmt::format("/metrics has no {}", name));
   *sum = *found;
   return absl::OkStatus();
@@ -65,7 +65,7 @@ void AddEngineFigures(const CounterSums& before, const CounterSums& after,
 absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
                                          const std::vector<std::string>& engine_texts) {
   CounterSums sums;
-  const auto router = ctl::ParseExposition(router_text);
+  const auto router = client::ParseExposition(router_text);
   KVR_RETURN_IF_ERROR(Read(router, "kvrouter_overlap_tokens_total", &sums.overlap_tokens));
   KVR_RETURN_IF_ERROR(Read(router, "kvrouter_isl_tokens_total", &sums.isl_tokens));
   KVR_RETURN_IF_ERROR(
@@ -76,7 +76,7 @@ absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
   KVR_RETURN_IF_ERROR(
       Read(router, "dynamo_component_router_kv_hit_rate_count", &sums.hit_ratio_count));
   for (const std::string& text : engine_texts) {
-    const auto engine = ctl::ParseExposition(text);
+    const auto engine = client::ParseExposition(text);
     EngineSums one;
     KVR_RETURN_IF_ERROR(Read(engine, "vllm:prefix_cache_queries_total", &one.query_tokens));
     KVR_RETURN_IF_ERROR(Read(engine, "vllm:prefix_cache_hits_total", &one.hit_tokens));
@@ -88,11 +88,11 @@ absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
 absl::StatusOr<CounterSums> ScrapeCounters(const std::string& router_http,
                                            const std::vector<std::string>& engine_addresses) {
   KVR_ASSIGN_OR_RETURN(const std::string router_text,
-                       ctl::HttpGet(router_http, "/metrics", kScrapeTimeout));
+                       client::HttpGet(router_http, "/metrics", kScrapeTimeout));
   std::vector<std::string> engine_texts;
   for (const std::string& address : engine_addresses) {
     KVR_ASSIGN_OR_RETURN(std::string text,
-                         ctl::HttpGet(WithoutScheme(address), "/metrics", kScrapeTimeout));
+                         client::HttpGet(WithoutScheme(address), "/metrics", kScrapeTimeout));
     engine_texts.push_back(std::move(text));
   }
   return ReadCounters(router_text, engine_texts);

@@ -9,16 +9,11 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "client/daemon_call.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 
 namespace kvrouter::sim {
 namespace {
-
-absl::Status ToStatus(std::string_view call, const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      fmt::format("{}: {}", call, status.error_message()));
-}
 
 template <typename Request, typename Response>
 struct Call {
@@ -31,6 +26,7 @@ struct Call {
 
 struct RouteClient::Impl {
   boost::asio::io_context* io;
+  std::string host_port;
   std::chrono::milliseconds timeout;
   std::unique_ptr<v1::Router::Stub> stub;
 
@@ -48,6 +44,15 @@ struct RouteClient::Impl {
     return call;
   }
 
+  absl::Status Outcome(std::string_view call, const grpc::Status& status,
+                       const grpc::ClientContext& context) const {
+    if (status.ok()) return absl::OkStatus();
+    const absl::Status why = client::ExplainFailure(host_port, status, context);
+    return absl::Status(
+        why.code(),
+        fmt::format("{}: {}", call, std::string_view(why.message().data(), why.message().size())));
+  }
+
   void End(grpc::ClientContext* context) {
     MutexLock lock(mu);
     open_calls.erase(context);
@@ -60,8 +65,8 @@ RouteClient::RouteClient(boost::asio::io_context* io, const std::string& host_po
     : impl_(std::make_unique<Impl>()) {
   impl_->io = io;
   impl_->timeout = timeout;
-  impl_->stub =
-      v1::Router::NewStub(grpc::CreateChannel(host_port, grpc::InsecureChannelCredentials()));
+  impl_->host_port = host_port;
+  impl_->stub = v1::Router::NewStub(client::Connect(host_port));
 }
 
 RouteClient::~RouteClient() {
@@ -76,8 +81,9 @@ void RouteClient::Route(v1::RouteRequest request, RouteDone done) {
   impl_->stub->async()->Route(
       &call->context, &call->request, &call->response,
       [impl = impl_.get(), call, done = std::move(done)](const grpc::Status& status) mutable {
-        boost::asio::post(*impl->io, [call, done = std::move(done), status] {
-          if (!status.ok()) return done(ToStatus("Route", status));
+        boost::asio::post(*impl->io, [call, done = std::move(done),
+                                      outcome = impl->Outcome("Route", status, call->context)] {
+          if (!outcome.ok()) return done(outcome);
           done(std::move(call->response));
         });
         impl->End(&call->context);
@@ -92,9 +98,9 @@ void RouteClient::PrefillComplete(const std::string& request_id, Done done) {
   impl_->stub->async()->PrefillComplete(
       &call->context, &call->request, &call->response,
       [impl = impl_.get(), call, done = std::move(done)](const grpc::Status& status) mutable {
-        boost::asio::post(*impl->io, [done = std::move(done), status] {
-          done(ToStatus("PrefillComplete", status));
-        });
+        boost::asio::post(*impl->io, [done = std::move(done),
+                                      outcome = impl->Outcome("PrefillComplete", status,
+                                                              call->context)] { done(outcome); });
         impl->End(&call->context);
       });
 }
@@ -106,8 +112,9 @@ void RouteClient::Free(const std::string& request_id, Done done) {
   impl_->stub->async()->Free(
       &call->context, &call->request, &call->response,
       [impl = impl_.get(), call, done = std::move(done)](const grpc::Status& status) mutable {
-        boost::asio::post(*impl->io,
-                          [done = std::move(done), status] { done(ToStatus("Free", status)); });
+        boost::asio::post(
+            *impl->io, [done = std::move(done),
+                        outcome = impl->Outcome("Free", status, call->context)] { done(outcome); });
         impl->End(&call->context);
       });
 }

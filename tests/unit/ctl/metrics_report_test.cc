@@ -5,11 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ctl/exposition.h"
+#include "client/exposition.h"
 
 namespace kvrouter::ctl {
 namespace {
 
+using client::ParseExposition;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -36,24 +37,6 @@ kvrouter_feed_state{worker_id="9",dp_rank="0",state="degraded"} 1
 kvrouter_bookings 2
 process_open_fds 12
 )";
-
-TEST(ExpositionTest, ReadsNamesLabelsAndValues) {
-  const auto samples = ParseExposition(
-      "a 1\nb{x=\"1\",y=\"q\\\"\\\\\\n\"} 2.5 1700000000\n# c 3\n\nbad\nd{x=\"1 4\n");
-  ASSERT_EQ(samples.size(), 2u);
-  EXPECT_EQ(samples[0].name, "a");
-  EXPECT_EQ(samples[0].value, 1.0);
-  EXPECT_EQ(samples[1].Label("x"), "1");
-  EXPECT_EQ(samples[1].Label("y"), "q\"\\\n");
-  EXPECT_EQ(samples[1].value, 2.5);
-}
-
-TEST(ExpositionTest, SumsOverSeriesAndTellsAbsentFromZero) {
-  const auto samples = ParseExposition("a{x=\"1\"} 1\na{x=\"2\"} 2\nz 0\n");
-  EXPECT_EQ(SumOf(samples, "a"), 3.0);
-  EXPECT_EQ(SumOf(samples, "z"), 0.0);
-  EXPECT_FALSE(SumOf(samples, "b").has_value());
-}
 
 TEST(MetricsReportTest, ShowsTheThreeWeightingsAndSaysWhyTheyDiffer) {
   const std::string text = MetricsText(ParseExposition(kScrape));

@@ -1,5 +1,5 @@
-#ifndef KVROUTER_CTL_EXPOSITION_H_
-#define KVROUTER_CTL_EXPOSITION_H_
+#ifndef KVROUTER_CLIENT_EXPOSITION_H_
+#define KVROUTER_CLIENT_EXPOSITION_H_
 
 #include <map>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvrouter::ctl {
+namespace kvrouter::client {
 
 // One line of the Prometheus text format.
 struct Sample {
@@ -24,6 +24,6 @@ std::vector<Sample> ParseExposition(std::string_view text);
 // The sum over all series of this name; nothing if there is none.
 std::optional<double> SumOf(const std::vector<Sample>& samples, std::string_view name);
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client
 
-#endif  // KVROUTER_CTL_EXPOSITION_H_
+#endif  // KVROUTER_CLIENT_EXPOSITION_H_

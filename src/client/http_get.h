@@ -1,12 +1,12 @@
-#ifndef KVROUTER_CTL_HTTP_GET_H_
-#define KVROUTER_CTL_HTTP_GET_H_
+#ifndef KVROUTER_CLIENT_HTTP_GET_H_
+#define KVROUTER_CLIENT_HTTP_GET_H_
 
 #include <chrono>
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace kvrouter::ctl {
+namespace kvrouter::client {
 
 // The body of GET http://`host_port``path`. Errors: UNAVAILABLE when the server cannot be reached
 // or does not answer in time, INTERNAL for any status but 200; each names the address. Bodies over
@@ -14,6 +14,6 @@ namespace kvrouter::ctl {
 absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::string& path,
                                     std::chrono::milliseconds timeout);
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client
 
-#endif  // KVROUTER_CTL_HTTP_GET_H_
+#endif  // KVROUTER_CLIENT_HTTP_GET_H_

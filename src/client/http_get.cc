@@ -1,4 +1,4 @@
-#include "ctl/http_get.h"
+#include "client/http_get.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <boost/beast/http.hpp>
 #include <string_view>
 
-namespace kvrouter::ctl {
+namespace kvrouter::client {
 namespace {
 
 namespace asio = boost::asio;
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::str
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return absl::InvalidArgumentError(
-        fmt::format("--http must be HOST:PORT, got \"{}\"", host_port));
+        fmt::format("an HTTP address is HOST:PORT, got \"{}\"", host_port));
   }
   std::string host = host_port.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -94,4 +94,4 @@ absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::str
   return std::move(fetch.response().body());
 }
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client

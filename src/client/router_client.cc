@@ -1,56 +1,14 @@
-#include "ctl/router_client.h"
+#include "client/router_client.h"
 
-#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
-#include <string_view>
 #include <utility>
 
+#include "client/daemon_call.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 #include "kvrouter/v1/workers.grpc.pb.h"
 
-namespace kvrouter::ctl {
-namespace {
-
-constexpr int kMaxMessageBytes = 64 << 20;
-
-std::string_view CodeName(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::CANCELLED:
-      return "CANCELLED";
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return "INVALID_ARGUMENT";
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return "DEADLINE_EXCEEDED";
-    case grpc::StatusCode::NOT_FOUND:
-      return "NOT_FOUND";
-    case grpc::StatusCode::ALREADY_EXISTS:
-      return "ALREADY_EXISTS";
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return "RESOURCE_EXHAUSTED";
-    case grpc::StatusCode::FAILED_PRECONDITION:
-      return "FAILED_PRECONDITION";
-    case grpc::StatusCode::UNAVAILABLE:
-      return "UNAVAILABLE";
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return "UNIMPLEMENTED";
-    case grpc::StatusCode::INTERNAL:
-      return "INTERNAL";
-    default:
-      return "ERROR";
-  }
-}
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& host_port) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
-                   0);  // the daemon is near; a web proxy is not the way to it
-  return grpc::CreateCustomChannel(host_port, grpc::InsecureChannelCredentials(), arguments);
-}
-
-}  // namespace
+namespace kvrouter::client {
 
 struct RouterClient::Impl {
   const std::string host_port;
@@ -72,37 +30,9 @@ struct RouterClient::Impl {
     Response response;
     const grpc::Status status = (stub->*method)(&context, request, &response);
     if (status.ok()) return response;
-    return Explain(status, context);
+    return ExplainFailure(host_port, status, context);
   }
-
-  absl::Status Explain(const grpc::Status& status, const grpc::ClientContext& context) const;
 };
-
-absl::Status RouterClient::Impl::Explain(const grpc::Status& status,
-                                         const grpc::ClientContext& context) const {
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  const auto& trailers = context.GetServerTrailingMetadata();
-  const auto found = trailers.find("kvrouter-error-bin");
-  v1::ErrorDetail detail;
-  if (found == trailers.end() ||
-      !detail.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
-    // Not an answer of the daemon: gRPC itself, or somebody else on that port.
-    const std::string text =
-        code == absl::StatusCode::kUnavailable
-            ? fmt::format("cannot reach the daemon at {}: {}", host_port, status.error_message())
-            : fmt::format("{}: {}: {}", host_port, CodeName(status.error_code()),
-                          status.error_message());
-    return absl::Status(code, text);
-  }
-  std::string text = fmt::format("{} ({}): {}", CodeName(status.error_code()),
-                                 v1::ErrorReason_Name(detail.reason()), status.error_message());
-  if (detail.has_original_decision()) {
-    const v1::RouteResponse& original = detail.original_decision();
-    text += fmt::format("; it is on worker {} rank {}, {}", original.target().worker_id(),
-                        original.target().dp_rank(), original.address());
-  }
-  return absl::Status(code, text);
-}
 
 RouterClient::RouterClient(std::string host_port, std::chrono::milliseconds timeout)
     : impl_(std::make_unique<Impl>(std::move(host_port), timeout)) {}
@@ -158,4 +88,4 @@ absl::StatusOr<v1::LoadsResponse> RouterClient::Loads() {
   return impl_->Call(&impl_->router, &v1::Router::Stub::Loads, v1::LoadsRequest());
 }
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client

@@ -1,9 +1,9 @@
-#include "ctl/exposition.h"
+#include "client/exposition.h"
 
 #include <cstdlib>
 #include <utility>
 
-namespace kvrouter::ctl {
+namespace kvrouter::client {
 namespace {
 
 // The label set after '{'. Nothing if malformed; else `rest` is what follows '}'.
@@ -80,4 +80,4 @@ std::optional<double> SumOf(const std::vector<Sample>& samples, std::string_view
   return sum;
 }
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client

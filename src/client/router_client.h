@@ -1,5 +1,5 @@
-#ifndef KVROUTER_CTL_ROUTER_CLIENT_H_
-#define KVROUTER_CTL_ROUTER_CLIENT_H_
+#ifndef KVROUTER_CLIENT_ROUTER_CLIENT_H_
+#define KVROUTER_CLIENT_ROUTER_CLIENT_H_
 
 #include <chrono>
 #include <memory>
@@ -10,7 +10,7 @@
 #include "kvrouter/v1/router.pb.h"
 #include "kvrouter/v1/workers.pb.h"
 
-namespace kvrouter::ctl {
+namespace kvrouter::client {
 
 // Blocking calls on a daemon's gRPC door. Each takes at most `timeout`. Errors are one line that
 // says which server, the code, the reason from the error's detail and, for a duplicate, where the
@@ -35,6 +35,6 @@ class RouterClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace kvrouter::ctl
+}  // namespace kvrouter::client
 
-#endif  // KVROUTER_CTL_ROUTER_CLIENT_H_
+#endif  // KVROUTER_CLIENT_ROUTER_CLIENT_H_
