@@ -62,6 +62,7 @@ std::string OptionsHelp() {
       "0 or 1\n"
       "  --print-effective-config  print every setting with its origin, as a YAML file, and exit\n"
       "  --print-options-markdown  print the table of all settings and exit\n"
+      "  --print-metrics-markdown  print the table of all metrics and exit\n"
       "  --version, --help\n\n"
       "A setting comes from its flag, else its environment variable, else the file (key: the flag "
       "with underscores), else\n"

@@ -30,6 +30,7 @@ constexpr ActionFlag kActionFlags[] = {
     {"check-config", DaemonAction::kCheckConfig},
     {"print-effective-config", DaemonAction::kPrintEffectiveConfig},
     {"print-options-markdown", DaemonAction::kPrintOptionsMarkdown},
+    {"print-metrics-markdown", DaemonAction::kPrintMetricsMarkdown},
     {"version", DaemonAction::kVersion},
     {"help", DaemonAction::kHelp}};
 

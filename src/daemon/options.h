@@ -33,6 +33,7 @@ enum class DaemonAction : uint8_t {
   kCheckConfig,
   kPrintEffectiveConfig,
   kPrintOptionsMarkdown,
+  kPrintMetricsMarkdown,
   kVersion,
   kHelp
 };

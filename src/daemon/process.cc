@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "adapters/metrics/metric_catalogue.h"
 #include "daemon/daemon.h"
 #include "daemon/open_files.h"
 #include "daemon/option_text.h"
@@ -86,6 +87,9 @@ int RunProcess(const std::vector<std::string>& arguments,
       break;
     case DaemonAction::kPrintOptionsMarkdown:
       fmt::print("{}", OptionsMarkdown());
+      break;
+    case DaemonAction::kPrintMetricsMarkdown:
+      fmt::print("{}", MetricCatalogueMarkdown());
       break;
     case DaemonAction::kVersion:
       fmt::print("kvrouterd {}\n", KVR_VERSION);

@@ -1,9 +1,51 @@
-"""The generated tables of docs/operations.md are what the daemon says of itself."""
+"""The generated pages are what the daemon says of itself, and what it really shows."""
 import os
+import pathlib
+import re
 import subprocess
 
+from conftest import ROOT, live_events, wait_for
 
-def test_operations_page_is_up_to_date():
-    check = subprocess.run(['/usr/bin/python3', '-B', 'docs/generate', '--check', os.environ['KVROUTERD']],
+CONSTANT_LABELS = {'C': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint'],
+                   'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id']}
+
+
+def catalogue():
+    """Rows of docs/metrics.md: name -> (type, label names)."""
+    rows = {}
+    for line in pathlib.Path(ROOT, 'docs/metrics.md').read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip('|').split('|')]
+        if not re.fullmatch(r'`[a-z0-9_]+`', cells[0]):
+            continue
+        name, kind, labels, unit, weighting, meaning, moves, origin = cells
+        assert all((kind, unit, weighting, meaning, moves, origin)), line
+        assert name not in rows, line
+        listed = [label for label in labels.split(', ') if label]
+        if listed and listed[0] in CONSTANT_LABELS:
+            listed[:1] = CONSTANT_LABELS[listed[0]]
+        rows[name.strip('`')] = (kind, listed)
+    return rows
+
+
+def test_generated_pages_are_up_to_date():
+    check = subprocess.run(['/usr/bin/python3', '-B', 'docs/generate', '--check', os.environ['KVROUTERD']], cwd=ROOT,
                            capture_output=True, text=True, timeout=60)
     assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
+    engine = new_engine()
+    daemon = start()
+    daemon.register(1, events=live_events(engine.endpoint))
+    wait_for('feed', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1'))
+    daemon.route([1, 2, 3, 4, 5], 'r')
+    scrape = daemon.metrics()
+    rows = catalogue()
+    assert scrape.families == {name: kind for name, (kind, _) in rows.items()}
+    shown = {}
+    for name, labels, _ in scrape.series:
+        family = name if name in rows else re.sub('_(bucket|sum|count)$', '', name)
+        assert family in rows, name
+        assert [label for label in labels if label != 'le'] == rows[family][1], name
+        shown[family] = True
+    assert set(shown) == set(rows), 'with a worker, its feed and a request, every family has a series'

@@ -2,7 +2,9 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <iterator>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -31,6 +33,18 @@ size_t SequenceLength(std::string_view text, size_t at) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+prometheus::MetricType TypeOf(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return prometheus::MetricType::Counter;
+    case MetricType::kGauge:
+      return prometheus::MetricType::Gauge;
+    case MetricType::kHistogram:
+      return prometheus::MetricType::Histogram;
+  }
+  return prometheus::MetricType::Untyped;
+}
+
 }  // namespace
 
 std::string ValidUtf8(std::string text) {
@@ -42,43 +56,47 @@ std::string ValidUtf8(std::string text) {
   return text;
 }
 
-void MetricFamilies::Open(std::string_view name, std::string_view help,
-                          prometheus::MetricType type) {
-  families_.push_back(
-      {.name = std::string(name), .help = std::string(help), .type = type, .metric = {}});
-}
-
-void MetricFamilies::Counter(std::string_view name, std::string_view help) {
-  Open(name, help, prometheus::MetricType::Counter);
-}
-
-void MetricFamilies::Gauge(std::string_view name, std::string_view help) {
-  Open(name, help, prometheus::MetricType::Gauge);
-}
-
-void MetricFamilies::Histogram(std::string_view name, std::string_view help) {
-  Open(name, help, prometheus::MetricType::Histogram);
+void MetricFamilies::Open(const MetricInfo& info) {
+  switch (info.constant) {
+    case ConstantLabels::kNone:
+      constant_of_open_ = nullptr;
+      break;
+    case ConstantLabels::kComponent:
+      constant_of_open_ = &constant_->component;
+      break;
+    case ConstantLabels::kRouter:
+      constant_of_open_ = &constant_->router;
+      break;
+  }
+  families_.push_back({.name = std::string(info.name),
+                       .help = HelpText(info),
+                       .type = TypeOf(info.type),
+                       .metric = {}});
 }
 
 void MetricFamilies::Add(double value, MetricLabels labels) {
   KVR_CHECK(!families_.empty(), "no family open");
-  prometheus::ClientMetric metric;
-  metric.label = std::move(labels);
-  for (auto& label : metric.label) label.value = ValidUtf8(std::move(label.value));
+  prometheus::ClientMetric series;
   if (families_.back().type == prometheus::MetricType::Counter) {
-    metric.counter.value = value;
+    series.counter.value = value;
   } else {
-    metric.gauge.value = value;
+    series.gauge.value = value;
   }
-  families_.back().metric.push_back(std::move(metric));
+  AddSeries(std::move(series), std::move(labels));
 }
 
 void MetricFamilies::AddHistogram(prometheus::ClientMetric collected, MetricLabels labels) {
   KVR_CHECK(!families_.empty() && families_.back().type == prometheus::MetricType::Histogram,
             "no histogram family open");
-  collected.label = std::move(labels);
-  for (auto& label : collected.label) label.value = ValidUtf8(std::move(label.value));
-  families_.back().metric.push_back(std::move(collected));
+  AddSeries(std::move(collected), std::move(labels));
+}
+
+void MetricFamilies::AddSeries(prometheus::ClientMetric series, MetricLabels labels) {
+  for (auto& label : labels) label.value = ValidUtf8(std::move(label.value));
+  if (constant_of_open_ != nullptr) series.label = *constant_of_open_;
+  series.label.insert(series.label.end(), std::make_move_iterator(labels.begin()),
+                      std::make_move_iterator(labels.end()));
+  families_.back().metric.push_back(std::move(series));
 }
 
 std::string MetricFamilies::Text() const {

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "adapters/metrics/metric_catalogue.h"
 
 namespace kvrouter {
 
@@ -18,23 +20,40 @@ using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
 // metric". Thread-compatible.
 class MetricFamilies {
  public:
-  // Opens a family; Add puts series into the one opened last. Names are opened once per scrape.
-  void Counter(std::string_view name, std::string_view help);
-  void Gauge(std::string_view name, std::string_view help);
-  void Histogram(std::string_view name, std::string_view help);
+  // What ConstantLabels stands for in this process; must outlive the object.
+  struct LabelSets {
+    MetricLabels component;  // dynamo_namespace, dynamo_component, dynamo_endpoint
+    MetricLabels router;     // these and router_id
+  };
+  explicit MetricFamilies(const LabelSets* constant) : constant_(constant) {}
 
+  // Opens a family; Add puts series into the one opened last. Each is opened once per scrape.
+  void Open(Metric metric) { Open(InfoOf(metric)); }
+  void Open(const MetricInfo& info);
+
+  // `labels` beside the constant ones, which are added here.
   void Add(double value, MetricLabels labels = {});
   void Add(uint64_t value, MetricLabels labels = {}) {
     Add(static_cast<double>(value), std::move(labels));
   }
-  void AddHistogram(prometheus::ClientMetric collected, MetricLabels labels);
+  // Instead of Add for a histogram.
+  void AddHistogram(prometheus::ClientMetric collected, MetricLabels labels = {});
+
+  // For a family of one series.
+  void Show(Metric metric, double value) {
+    Open(metric);
+    Add(value);
+  }
+  void Show(Metric metric, uint64_t value) { Show(metric, static_cast<double>(value)); }
 
   // Prometheus text exposition format 0.0.4.
   std::string Text() const;
 
  private:
-  void Open(std::string_view name, std::string_view help, prometheus::MetricType type);
+  void AddSeries(prometheus::ClientMetric series, MetricLabels labels);
 
+  const LabelSets* constant_;
+  const MetricLabels* constant_of_open_ = nullptr;  // null: none
   std::vector<prometheus::MetricFamily> families_;
 };
 

@@ -34,17 +34,10 @@ struct HttpFigures {
   uint64_t selections_expired = 0;
 };
 
-// Every metric name, help text and bucket of the daemon, in router_metrics.cc.
-//
-// The hit rule, one for histogram and counters so that they cannot drift apart: a decision that
-// booked, with isl_blocks > 0, adds its effective overlap (fractions kept) and its isl_blocks to
-// the counters and observes their ratio once. The best overlap that was available and what the choice
-// gave up of it (regret) follow the same rule, so that they can be set beside the overlap.
-//
-// Two kinds: counters and histograms that OnDecision moves (handles resolved once, at
-// construction), and families that are read from the sources below at each scrape, so that no
-// series outlives its worker. Every family is present, at 0 where it has no labels of workers,
-// before the first request.
+// The figures of the daemon as Prometheus sees them. Names, help texts and buckets are in
+// metric_catalogue.cc; what decisions leave is in decision_figures.h; everything else is read from
+// the sources below at each scrape (scraped_families.h), so that no series outlives its worker.
+// Every family is present, at 0 where it has no labels of workers, before the first request.
 //
 // Thread safety: OnDecision and Text are thread-safe. SetSources: once, before the first Text.
 class RouterMetrics final : public DecisionSink {

@@ -10,18 +10,49 @@ namespace {
 
 using testing::HasSubstr;
 
+MetricInfo Family(std::string_view name, MetricType type,
+                  ConstantLabels constant = ConstantLabels::kNone) {
+  return {.metric = Metric::kHitRate,
+          .name = name,
+          .type = type,
+          .constant = constant,
+          .unit = "apples",
+          .weighting = Weighting::kEach,
+          .origin = MetricOrigin::kOurs,
+          .meaning = "What it is.",
+          .moves = "Never."};
+}
+
+const MetricFamilies::LabelSets kLabelSets = {.component = {{"c", "1"}},
+                                              .router = {{"c", "1"}, {"r", "2"}}};
+
 TEST(MetricFamiliesTest, FamilyWithoutSeriesStillShowsItself) {
-  MetricFamilies families;
-  families.Gauge("a", "what a is");
-  families.Counter("b", "what b is");
+  MetricFamilies families(&kLabelSets);
+  families.Open(Family("a", MetricType::kGauge));
+  families.Open(Family("b", MetricType::kCounter));
   families.Add(uint64_t{2});
   EXPECT_EQ(families.Text(),
-            "# HELP a what a is\n# TYPE a gauge\n# HELP b what b is\n# TYPE b counter\nb 2\n");
+            "# HELP a What it is. (apples; each counts one)\n# TYPE a gauge\n"
+            "# HELP b What it is. (apples; each counts one)\n# TYPE b counter\nb 2\n");
+}
+
+TEST(MetricFamiliesTest, ConstantLabelsComeFirstAndEndWithTheirFamily) {
+  MetricFamilies families(&kLabelSets);
+  families.Open(Family("a", MetricType::kGauge, ConstantLabels::kRouter));
+  families.Add(1.0, {{"own", "x"}});
+  families.Open(Family("b", MetricType::kGauge, ConstantLabels::kComponent));
+  families.Add(1.0);
+  families.Open(Family("d", MetricType::kGauge));
+  families.Add(1.0);
+  const std::string text = families.Text();
+  EXPECT_THAT(text, HasSubstr("\na{c=\"1\",r=\"2\",own=\"x\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nb{c=\"1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nd 1\n"));
 }
 
 TEST(MetricFamiliesTest, LabelsAreEscapedAndLargeCountsStayExact) {
-  MetricFamilies families;
-  families.Counter("a", "h");
+  MetricFamilies families(&kLabelSets);
+  families.Open(Family("a", MetricType::kCounter));
   families.Add(uint64_t{9007199254740991}, {{"model", "a\"b\\c\nd"}});
   EXPECT_THAT(families.Text(), HasSubstr("a{model=\"a\\\"b\\\\c\\nd\"} 9007199254740991\n"));
 }

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
+
+#include "adapters/metrics/metric_catalogue.h"
 
 namespace kvrouter {
 namespace {
@@ -188,64 +192,34 @@ TEST(RouterMetricsTest, RouterIdIsStableOnOneHost) {
 
 TEST(RouterMetricsTest, EveryFamilyIsThereBeforeTheFirstRequest) {
   const Scrape scrape{RouterMetrics({})};
-  const std::map<std::string, std::string> want = {
-      {"dynamo_component_router_kv_hit_rate", "histogram"},
-      {"dynamo_component_router_kv_overlap_blocks_total", "counter"},
-      {"dynamo_component_router_kv_isl_blocks_total", "counter"},
-      {"dynamo_component_router_requests_started_total", "counter"},
-      {"dynamo_component_router_requests_total", "counter"},
-      {"dynamo_component_kv_cache_events_applied", "counter"},
-      {"dynamo_component_kv_cache_event_warnings", "counter"},
-      {"dynamo_component_router_worker_registered", "gauge"},
-      {"dynamo_frontend_worker_active_decode_blocks", "gauge"},
-      {"dynamo_frontend_worker_active_prefill_tokens", "gauge"},
-      {"kvrouter_overlap_tokens_total", "counter"},
-      {"kvrouter_isl_tokens_total", "counter"},
-      {"kvrouter_expected_engine_hit_tokens_total", "counter"},
-      {"kvrouter_best_overlap_tokens_total", "counter"},
-      {"kvrouter_regret_blocks_total", "counter"},
-      {"dynamo_component_router_non_max_overlap_selections_total", "counter"},
-      {"dynamo_component_router_overlap_blocks_lost", "histogram"},
-      {"kvrouter_decision_ring_entries", "gauge"},
-      {"kvrouter_decision_ring_bytes", "gauge"},
-      {"kvrouter_decision_ring_evicted_total", "counter"},
-      {"kvrouter_decisions_total", "counter"},
-      {"kvrouter_advice_total", "counter"},
-      {"kvrouter_bookings", "gauge"},
-      {"kvrouter_bookings_expired_total", "counter"},
-      {"kvrouter_duplicate_requests_total", "counter"},
-      {"kvrouter_requests_refused_total", "counter"},
-      {"kvrouter_registrations_refused_total", "counter"},
-      {"kvrouter_unknown_frees_total", "counter"},
-      {"kvrouter_feed_skipped_total", "counter"},
-      {"kvrouter_feed_gaps_total", "counter"},
-      {"kvrouter_feed_replays_total", "counter"},
-      {"kvrouter_feed_restarts_total", "counter"},
-      {"kvrouter_feed_reconnects_total", "counter"},
-      {"kvrouter_feed_live_dropped_total", "counter"},
-      {"kvrouter_feed_state", "gauge"},
-      {"kvrouter_index_blocks", "gauge"},
-      {"kvrouter_index_holder_blocks", "gauge"},
-      {"kvrouter_index_bytes", "gauge"},
-      {"kvrouter_index_nodes", "gauge"},
-      {"kvrouter_worker_index_blocks", "gauge"},
-      {"kvrouter_http_requests_total", "counter"},
-      {"kvrouter_build_info", "gauge"},
-      {"process_cpu_seconds_total", "counter"},
-      {"process_resident_memory_bytes", "gauge"},
-      {"process_virtual_memory_bytes", "gauge"},
-      {"process_start_time_seconds", "gauge"},
-      {"process_open_fds", "gauge"},
-      {"process_max_fds", "gauge"},
-      {"process_threads", "gauge"},
-  };
-  for (const auto& [name, type] : want) {
-    ASSERT_TRUE(scrape.families.contains(name)) << name;
-    EXPECT_EQ(scrape.families.at(name), type) << name;
+  std::map<std::string, std::string> want;
+  for (const MetricInfo& info : MetricCatalogue()) {
+    const auto [it, is_new] =
+        want.emplace(std::string(info.name), std::string(MetricTypeName(info.type)));
+    EXPECT_TRUE(is_new) << it->first;
   }
+  EXPECT_EQ(scrape.families, want);
   for (const auto& [key, value] : scrape.series) {
     if (key.starts_with("process_") || key.starts_with("kvrouter_build_info")) continue;
     EXPECT_EQ(value, 0) << key;
+  }
+}
+
+TEST(MetricCatalogueTest, EveryRowIsComplete) {
+  for (const MetricInfo& info : MetricCatalogue()) {
+    SCOPED_TRACE(std::string(info.name));
+    EXPECT_FALSE(info.unit.empty());
+    EXPECT_TRUE(info.meaning.ends_with('.'));
+    EXPECT_TRUE(info.moves.ends_with('.'));
+    EXPECT_EQ(info.bounds.empty(), info.type != MetricType::kHistogram);
+    EXPECT_TRUE(std::is_sorted(info.bounds.begin(), info.bounds.end(), std::less_equal<>()));
+    EXPECT_EQ(info.type == MetricType::kGauge, info.weighting == Weighting::kLevel);
+    EXPECT_EQ(info.name.starts_with("dynamo_"), info.origin == MetricOrigin::kDynamo);
+    EXPECT_EQ(info.name.starts_with("kvrouter_"), info.origin == MetricOrigin::kOurs);
+    if (info.origin != MetricOrigin::kDynamo) {
+      EXPECT_EQ(info.type == MetricType::kCounter, info.name.ends_with("_total"));
+    }
+    EXPECT_EQ(info.meaning.find('|'), std::string_view::npos) << "would break the table";
   }
 }
 

@@ -1,0 +1,84 @@
+#include "adapters/metrics/decision_figures.h"
+
+#include <string>
+#include <vector>
+
+namespace kvrouter {
+namespace {
+
+// Values of worker_type.
+constexpr std::array<WorkerRole, 2> kTypedRoles = {WorkerRole::kPrefill, WorkerRole::kDecode};
+size_t TypeIndex(WorkerRole role) { return role == WorkerRole::kPrefill ? 0 : 1; }
+
+MetricLabels TypeLabel(WorkerRole role) {
+  return {{"worker_type", std::string(WorkerTypeLabel(role))}};
+}
+
+std::vector<double> BoundsOf(Metric metric) {
+  const auto bounds = InfoOf(metric).bounds;
+  return {bounds.begin(), bounds.end()};
+}
+
+}  // namespace
+
+DecisionFigures::DecisionFigures()
+    : hit_rate_(BoundsOf(Metric::kHitRate)),
+      blocks_lost_{prometheus::Histogram(BoundsOf(Metric::kOverlapBlocksLost)),
+                   prometheus::Histogram(BoundsOf(Metric::kOverlapBlocksLost))} {}
+
+void DecisionFigures::Count(const RouteDecision& decision) {
+  if (!decision.booked) {
+    advice_.Increment();
+    return;
+  }
+  decisions_[static_cast<size_t>(decision.reason)].Increment();
+  if (decision.isl_blocks == 0) return;
+  const auto isl_blocks = static_cast<double>(decision.isl_blocks);
+  hit_rate_.Observe(decision.effective_overlap_blocks / isl_blocks);
+  overlap_blocks_.Increment(decision.effective_overlap_blocks);
+  isl_blocks_.Increment(isl_blocks);
+  overlap_tokens_.Increment(decision.effective_overlap_blocks * decision.block_size_tokens);
+  isl_tokens_.Increment(static_cast<double>(decision.isl_tokens));
+  expected_engine_hit_tokens_.Increment(static_cast<double>(decision.expected_engine_hit_tokens));
+  best_overlap_tokens_.Increment(decision.best_available_overlap_blocks *
+                                 decision.block_size_tokens);
+  if (decision.regret_blocks <= 0) return;
+  regret_blocks_.Increment(decision.regret_blocks);
+  const size_t type = TypeIndex(decision.role);
+  non_max_selections_[type].Increment();
+  blocks_lost_[type].Observe(decision.regret_blocks);
+}
+
+void DecisionFigures::ShowHits(MetricFamilies* out) const {
+  out->Open(Metric::kHitRate);
+  out->AddHistogram(hit_rate_.Collect());
+  out->Show(Metric::kOverlapBlocks, overlap_blocks_.Value());
+  out->Show(Metric::kIslBlocks, isl_blocks_.Value());
+  out->Show(Metric::kOverlapTokens, overlap_tokens_.Value());
+  out->Show(Metric::kIslTokens, isl_tokens_.Value());
+  out->Show(Metric::kExpectedEngineHitTokens, expected_engine_hit_tokens_.Value());
+}
+
+void DecisionFigures::ShowRegret(MetricFamilies* out) const {
+  out->Show(Metric::kBestOverlapTokens, best_overlap_tokens_.Value());
+  out->Show(Metric::kRegretBlocks, regret_blocks_.Value());
+  out->Open(Metric::kNonMaxOverlapSelections);
+  for (const WorkerRole role : kTypedRoles) {
+    out->Add(non_max_selections_[TypeIndex(role)].Value(), TypeLabel(role));
+  }
+  out->Open(Metric::kOverlapBlocksLost);
+  for (const WorkerRole role : kTypedRoles) {
+    out->AddHistogram(blocks_lost_[TypeIndex(role)].Collect(), TypeLabel(role));
+  }
+}
+
+void DecisionFigures::ShowDecisions(MetricFamilies* out) const {
+  out->Open(Metric::kDecisions);
+  for (size_t i = 0; i < decisions_.size(); ++i) {
+    out->Add(decisions_[i].Value(),
+             {{"reason", std::string(DecisionReasonName(static_cast<DecisionReason>(i)))}});
+  }
+  out->Show(Metric::kAdvice, advice_.Value());
+}
+
+}  // namespace kvrouter

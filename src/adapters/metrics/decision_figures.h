@@ -1,0 +1,50 @@
+#ifndef KVROUTER_ADAPTERS_METRICS_DECISION_FIGURES_H_
+#define KVROUTER_ADAPTERS_METRICS_DECISION_FIGURES_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+
+#include <array>
+
+#include "adapters/metrics/metric_families.h"
+#include "kvrouter/decision.h"
+
+namespace kvrouter {
+
+// What decisions leave in the metrics.
+//
+// The hit rule, one for histogram and counters so that they cannot drift apart: a decision that
+// booked, with isl_blocks > 0, adds its effective overlap (fractions kept) and its isl_blocks to
+// the counters and observes their ratio once. The best overlap that was available and what the
+// choice gave up of it (regret) follow the same rule, so that they can be set beside the overlap.
+// Advice moves its own counter and nothing else.
+//
+// Thread safety: thread-safe.
+class DecisionFigures {
+ public:
+  DecisionFigures();
+
+  void Count(const RouteDecision& decision);
+
+  void ShowHits(MetricFamilies* out) const;
+  void ShowRegret(MetricFamilies* out) const;
+  void ShowDecisions(MetricFamilies* out) const;
+
+ private:
+  prometheus::Histogram hit_rate_;
+  prometheus::Counter overlap_blocks_;
+  prometheus::Counter isl_blocks_;
+  prometheus::Counter overlap_tokens_;
+  prometheus::Counter isl_tokens_;
+  prometheus::Counter expected_engine_hit_tokens_;
+  prometheus::Counter best_overlap_tokens_;
+  prometheus::Counter regret_blocks_;
+  std::array<prometheus::Counter, 2> non_max_selections_;  // by worker type
+  std::array<prometheus::Histogram, 2> blocks_lost_;       // by worker type
+  prometheus::Counter advice_;
+  std::array<prometheus::Counter, kDecisionReasonCount> decisions_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_METRICS_DECISION_FIGURES_H_

@@ -1,0 +1,34 @@
+#include <string>
+
+#include "adapters/metrics/process_figures.h"
+#include "adapters/metrics/scraped_families.h"
+
+namespace kvrouter {
+
+void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
+  out->Show(Metric::kHttpRequests, http.requests);
+  out->Show(Metric::kHttpConnectionsRefused, http.connections_refused);
+  out->Show(Metric::kHttpTimeouts, http.timeouts);
+  out->Show(Metric::kHttpBadRequests, http.bad_requests);
+  out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
+  out->Show(Metric::kSelectionsCached, http.selections_cached);
+  out->Show(Metric::kSelectionsCachedBytes, http.selections_cached_bytes);
+  out->Show(Metric::kSelectionsEvicted, http.selections_evicted);
+  out->Show(Metric::kSelectionsExpired, http.selections_expired);
+}
+
+void ShowProcess(bool ready, std::string_view version, MetricFamilies* out) {
+  out->Show(Metric::kReady, ready ? 1.0 : 0.0);
+  out->Open(Metric::kBuildInfo);
+  out->Add(1.0, {{"version", std::string(version)}, {"compiler", __VERSION__}});
+  const ProcessFigures process = ReadProcessFigures();
+  out->Show(Metric::kProcessCpuSeconds, process.cpu_seconds);
+  out->Show(Metric::kProcessResidentBytes, process.resident_bytes);
+  out->Show(Metric::kProcessVirtualBytes, process.virtual_bytes);
+  out->Show(Metric::kProcessStartTime, process.start_time_seconds);
+  out->Show(Metric::kProcessOpenFds, process.open_fds);
+  out->Show(Metric::kProcessMaxFds, process.max_fds);
+  out->Show(Metric::kProcessThreads, process.threads);
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,35 @@
+#ifndef KVROUTER_ADAPTERS_METRICS_SCRAPED_FAMILIES_H_
+#define KVROUTER_ADAPTERS_METRICS_SCRAPED_FAMILIES_H_
+
+#include <string_view>
+#include <vector>
+
+#include "adapters/metrics/metric_families.h"
+#include "adapters/metrics/router_metrics.h"
+#include "feed/feed_stats.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+#include "service/refusal_counts.h"
+#include "service/routing_service.h"
+
+namespace kvrouter {
+
+// Families that are read from others' counters at the scrape: one function per source, each in the
+// order of the catalogue. They hold nothing, so no series outlives what it is about.
+
+// Requests of all doors.
+void ShowService(const ServiceCounters& counters,
+                 const RefusalCounts::ByReason& registrations_refused, MetricFamilies* out);
+// Ranks of workers, then partitions. Those of partitions without workers and bookings are left out.
+void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+// Events that reached the index, what the feeds went through, and the state each is in.
+void ShowEvents(const FeedMonitor::AppliedCounts& applied, MetricFamilies* out);
+void ShowFeeds(const FeedCounters& totals, MetricFamilies* out);
+void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out);
+void ShowHttp(const HttpFigures& http, MetricFamilies* out);
+void ShowProcess(bool ready, std::string_view version, MetricFamilies* out);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_METRICS_SCRAPED_FAMILIES_H_
