@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <stop_token>
 #include <utility>
 
@@ -60,20 +61,7 @@ Daemon::Daemon(DaemonConfig config)
                        .service = &service_,
                        .feeds = &feeds_,
                        .workers = &workers_,
-                       .http =
-                           [this] {
-                             const HttpServerCounters counters = http_.Counters();
-                             const SelectCache::Counters selections = select_cache_.Read();
-                             return HttpFigures{.requests = counters.requests,
-                                                .connections_refused = counters.connections_refused,
-                                                .timeouts = counters.timeouts,
-                                                .bad_requests = counters.bad_requests,
-                                                .streams_overflowed = counters.streams_overflowed,
-                                                .selections_cached = selections.entries,
-                                                .selections_cached_bytes = selections.bytes,
-                                                .selections_evicted = selections.evicted,
-                                                .selections_expired = selections.expired};
-                           },
+                       .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&zmq_);
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
@@ -146,6 +134,31 @@ Readiness Daemon::CurrentReadiness() {
   const MonotonicTime now = SteadyClock().Now();
   MutexLock lock(readiness_mu_);
   return readiness_rule_.Evaluate(inputs, now);
+}
+
+HttpFigures Daemon::CurrentHttpFigures() const {
+  const HttpServerCounters counters = http_.Counters();
+  const SelectCache::Counters selections = select_cache_.Read();
+  HttpFigures figures{.requests = counters.requests,
+                      .connections_refused = counters.connections_refused,
+                      .timeouts = counters.timeouts,
+                      .bad_requests = counters.bad_requests,
+                      .streams_overflowed = counters.streams_overflowed,
+                      .selection_answers = {},
+                      .selections_cached = selections.entries,
+                      .selections_cached_bytes = selections.bytes,
+                      .selections_evicted = selections.evicted,
+                      .selections_expired = selections.expired};
+  static constexpr const char* kClasses[] = {"2xx", "4xx", "5xx"};
+  for (const SelectionApi::RouteAnswers& route : selection_.Answers()) {
+    for (size_t i = 0; i < std::size(kClasses); ++i) {
+      figures.selection_answers.push_back({.method = std::string(route.method),
+                                           .route = std::string(route.route),
+                                           .status_class = kClasses[i],
+                                           .answers = route.counts[i]});
+    }
+  }
+  return figures;
 }
 
 void Daemon::PublishReadiness() {

@@ -51,6 +51,7 @@ class Daemon {
   absl::Status RegisterWorkers();
   absl::Status WriteAddressesFile();
   Readiness CurrentReadiness();
+  HttpFigures CurrentHttpFigures() const;
   void PublishReadiness();
   void LogStateChanges();
   void RunTimers(const std::stop_token& stop);

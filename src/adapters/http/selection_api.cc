@@ -21,6 +21,12 @@ int StatusOfExhausted(ErrorReason reason) {
   }
 }
 
+HttpResponse AnswerOrError(absl::StatusOr<HttpResponse> answer) {
+  if (answer.ok()) return *std::move(answer);
+  const absl::Status& error = answer.status();
+  return ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
+}
+
 }  // namespace
 
 int HttpStatusOf(const absl::Status& status) {
@@ -46,44 +52,53 @@ int HttpStatusOf(const absl::Status& status) {
   }
 }
 
-absl::Status CheckJsonContent(const HttpRequest& request) {
-  std::string type(request.Header("content-type"));
-  type = type.substr(0, type.find(';'));
-  while (!type.empty() && type.back() == ' ') type.pop_back();
-  for (char& c : type) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  if (type == "application/json" || (type.starts_with("application/") && type.ends_with("+json")))
-    return absl::OkStatus();
-  return absl::UnimplementedError("expected a request with Content-Type: application/json");
-}
-
-void SelectionApi::Add(HttpServer* server, std::string method, std::string path, Call call) {
-  server->Route(std::move(method), std::move(path), [this, call](const HttpRequest& request) {
-    Answer answer = (this->*call)(request);
-    if (answer.ok()) return *std::move(answer);
-    const absl::Status& error = answer.status();
-    return ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
-  });
+std::span<const SelectionApi::RouteEntry> SelectionApi::Routes() {
+  static constexpr RouteEntry kRoutes[] = {
+      {"POST", "/workers", &SelectionApi::PostWorker},
+      {"GET", "/workers", &SelectionApi::GetWorkers},
+      {"PATCH", "/workers/{}", &SelectionApi::PatchWorker},
+      {"DELETE", "/workers/{}", &SelectionApi::DeleteWorker},
+      {"POST", "/select", &SelectionApi::Select},
+      {"POST", "/select_and_reserve", &SelectionApi::SelectAndReserve},
+      {"POST", "/reservations", &SelectionApi::PostReservation},
+      {"POST", "/reservations/{}/prefill_complete", &SelectionApi::PrefillComplete},
+      {"POST", "/reservations/{}/output_block", &SelectionApi::OutputBlock},
+      {"DELETE", "/reservations/{}", &SelectionApi::DeleteReservation},
+      {"GET", "/loads", &SelectionApi::GetLoads},
+      {"POST", "/potential_loads", &SelectionApi::PotentialLoads},
+      {"POST", "/overlap_scores", &SelectionApi::OverlapScores},
+      {"GET", "/dump", &SelectionApi::Dump},
+      {"GET", "/explain/{}", &SelectionApi::Explain},
+      {"GET", "/health", &SelectionApi::Health},
+      {"GET", "/ready", &SelectionApi::Ready},
+  };
+  return kRoutes;
 }
 
 void SelectionApi::AddRoutes(HttpServer* server) {
-  Add(server, "POST", "/workers", &SelectionApi::PostWorker);
-  Add(server, "GET", "/workers", &SelectionApi::GetWorkers);
-  Add(server, "PATCH", "/workers/{}", &SelectionApi::PatchWorker);
-  Add(server, "DELETE", "/workers/{}", &SelectionApi::DeleteWorker);
-  Add(server, "POST", "/select", &SelectionApi::Select);
-  Add(server, "POST", "/select_and_reserve", &SelectionApi::SelectAndReserve);
-  Add(server, "POST", "/reservations", &SelectionApi::PostReservation);
-  Add(server, "POST", "/reservations/{}/prefill_complete", &SelectionApi::PrefillComplete);
-  Add(server, "POST", "/reservations/{}/output_block", &SelectionApi::OutputBlock);
-  Add(server, "DELETE", "/reservations/{}", &SelectionApi::DeleteReservation);
-  Add(server, "GET", "/loads", &SelectionApi::GetLoads);
-  Add(server, "POST", "/potential_loads", &SelectionApi::PotentialLoads);
-  Add(server, "POST", "/overlap_scores", &SelectionApi::OverlapScores);
-  Add(server, "GET", "/dump", &SelectionApi::Dump);
-  Add(server, "GET", "/health", &SelectionApi::Health);
-  Add(server, "GET", "/ready", &SelectionApi::Ready);
+  for (size_t i = 0; i < Routes().size(); ++i) {
+    const RouteEntry& route = Routes()[i];
+    server->Route(
+        std::string(route.method), std::string(route.path),
+        [this, call = route.call, i](const HttpRequest& request) {
+          HttpResponse answer = AnswerOrError((this->*call)(request));
+          const size_t status_class = answer.status < 400 ? 0 : answer.status < 500 ? 1 : 2;
+          answers_[i][status_class].fetch_add(1, std::memory_order_relaxed);
+          return answer;
+        });
+  }
+}
+
+std::vector<SelectionApi::RouteAnswers> SelectionApi::Answers() const {
+  std::vector<RouteAnswers> answers;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    answers.push_back({.method = Routes()[i].method,
+                       .route = Routes()[i].path,
+                       .counts = {answers_[i][0].load(std::memory_order_relaxed),
+                                  answers_[i][1].load(std::memory_order_relaxed),
+                                  answers_[i][2].load(std::memory_order_relaxed)}});
+  }
+  return answers;
 }
 
 }  // namespace kvrouter

@@ -1,14 +1,21 @@
 #ifndef KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
 #define KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "adapters/http/http_server.h"
 #include "adapters/http/ops.h"
+#include "adapters/http/selection_bodies.h"
 #include "base/clock.h"
 #include "kvrouter/router.h"
 #include "service/routing_service.h"
@@ -23,6 +30,7 @@ namespace kvrouter {
 //   /select, /select_and_reserve                   selection_select_routes.cc
 //   /reservations, /reservations/{}/…              selection_reservation_routes.cc
 //   /loads, /potential_loads, /overlap_scores, /dump, /health, /ready   selection_figure_routes.cc
+//   /explain/{} (ours)                             selection_figure_routes.cc
 //
 // A route reads its body (selection_bodies.h), makes one call of the service, writes its answer
 // (selection_answers.h). It keeps nothing.
@@ -43,15 +51,28 @@ class SelectionApi {
   };
 
   // `parts` outlive the server's run.
-  explicit SelectionApi(Parts parts) : parts_(std::move(parts)) {}
+  explicit SelectionApi(Parts parts) : parts_(std::move(parts)), answers_(Routes().size()) {}
 
   void AddRoutes(HttpServer* server);
+
+  // Answers of one route so far.
+  struct RouteAnswers {
+    std::string_view method;
+    std::string_view route;          // the pattern, e.g. "/workers/{}"
+    std::array<uint64_t, 3> counts;  // 2xx, 4xx, 5xx
+  };
+  std::vector<RouteAnswers> Answers() const;
 
  private:
   using Answer = absl::StatusOr<HttpResponse>;
   using Call = Answer (SelectionApi::*)(const HttpRequest&);
 
-  void Add(HttpServer* server, std::string method, std::string path, Call call);
+  struct RouteEntry {
+    std::string_view method;
+    std::string_view path;
+    Call call = nullptr;
+  };
+  static std::span<const RouteEntry> Routes();
 
   Answer PostWorker(const HttpRequest& request);
   Answer GetWorkers(const HttpRequest& request);
@@ -62,8 +83,8 @@ class SelectionApi {
   Answer SelectAndReserve(const HttpRequest& request);
 
   Answer PostReservation(const HttpRequest& request);
-  Answer Replay(const std::string& selection_id, const std::string& model_name,
-                const std::string& routing_group);
+  absl::StatusOr<RouteDecision> Replay(const SelectionBody& body);
+  absl::StatusOr<RouteDecision> ReserveExplicitly(const SelectionBody& body);
   Answer PrefillComplete(const HttpRequest& request);
   Answer OutputBlock(const HttpRequest& request);
   Answer DeleteReservation(const HttpRequest& request);
@@ -72,10 +93,12 @@ class SelectionApi {
   Answer PotentialLoads(const HttpRequest& request);
   Answer OverlapScores(const HttpRequest& request);
   Answer Dump(const HttpRequest& request);
+  Answer Explain(const HttpRequest& request);
   Answer Health(const HttpRequest& request);
   Answer Ready(const HttpRequest& request);
 
   const Parts parts_;
+  std::vector<std::array<std::atomic<uint64_t>, 3>> answers_;  // as Routes()
 };
 
 // A dump is built in memory; a larger one is refused (the gRPC door streams).
@@ -83,9 +106,6 @@ inline constexpr size_t kMaxDumpBytes = size_t{1} << 30;
 
 // 400, 404, 409, 413, 422, 429, 503 for an error of bodies or service.
 int HttpStatusOf(const absl::Status& status);
-
-// OK if the request says that its body is JSON, else UNIMPLEMENTED (the doors' 415).
-absl::Status CheckJsonContent(const HttpRequest& request);
 
 }  // namespace kvrouter
 

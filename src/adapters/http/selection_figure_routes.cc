@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <optional>
+#include <string>
 #include <variant>
 
 #include "adapters/http/http_format.h"
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/selection_bodies.h"
+#include "adapters/http/selection_explanation.h"
+#include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 
@@ -79,6 +82,14 @@ SelectionApi::Answer SelectionApi::Dump(const HttpRequest&) {
     }
   }
   return JsonAnswer(200, text + "}");
+}
+
+SelectionApi::Answer SelectionApi::Explain(const HttpRequest& request) {
+  const std::string& id = request.path_parameters.front();
+  const std::optional<Explanation> explanation = parts_.routing->Explain(id);
+  if (explanation) return JsonAnswer(200, ExplanationJson(id, *explanation));
+  return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
+                   fmt::format("no recent decision was booked under \"{}\"", id));
 }
 
 SelectionApi::Answer SelectionApi::Health(const HttpRequest&) { return OkAnswer(); }

@@ -5,6 +5,8 @@
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/selection_bodies.h"
+#include "adapters/http/selection_explanation.h"
+#include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 
@@ -38,68 +40,70 @@ absl::Status BookingError(absl::Status error) {
 
 SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
   KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kReserve));
   if (body.selection_id.empty()) {
     return absl::OutOfRangeError("selection_id: missing field");
   }
-  if (!body.worker_id && !body.HasPrompt())
-    return Replay(body.selection_id, body.model_name, body.routing_group);
+  const bool replay = !body.worker_id && !body.HasPrompt();
+  KVR_ASSIGN_OR_RETURN(const RouteDecision decision,
+                       replay ? Replay(body) : ReserveExplicitly(body));
+  std::string answer =
+      ReservationJson(body.selection_id, body.model_name, body.routing_group, decision);
+  if (headers.explain) answer = WithExplanation(std::move(answer), body.selection_id, decision);
+  return JsonAnswer(201, std::move(answer));
+}
+
+absl::StatusOr<RouteDecision> SelectionApi::ReserveExplicitly(const SelectionBody& body) {
   if (!body.worker_id) return Invalid("worker_id is missing beside the prompt");
   KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
   const Target target{WorkerId{*body.worker_id}, body.dp_rank.value_or(0)};
-  const absl::StatusOr<RouteDecision> decision =
+  absl::StatusOr<RouteDecision> decision =
       parts_.routing->Reserve({.route = std::move(route),
                                .target = target,
                                .effective_prefill_tokens = body.effective_prefill_tokens,
                                .track_prefill_tokens = body.track_prefill_tokens});
-  if (!decision.ok()) {
-    if (ErrorReasonOf(decision.status()) == ErrorReason::kPinnedUnavailable &&
-        !parts_.workers->Knows(target.worker)) {
-      return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownWorker,
-                       fmt::format("no worker with worker_id {}", *body.worker_id));
-    }
-    return BookingError(decision.status());
+  if (decision.ok()) return decision;
+  if (ErrorReasonOf(decision.status()) == ErrorReason::kPinnedUnavailable &&
+      !parts_.workers->Knows(target.worker)) {
+    return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownWorker,
+                     fmt::format("no worker with worker_id {}", *body.worker_id));
   }
-  return JsonAnswer(
-      201, ReservationJson(body.selection_id, body.model_name, body.routing_group, *decision));
+  return BookingError(decision.status());
 }
 
-SelectionApi::Answer SelectionApi::Replay(const std::string& selection_id,
-                                          const std::string& model_name,
-                                          const std::string& routing_group) {
-  std::optional<CachedSelection> cached =
-      parts_.cache->Take(selection_id, model_name, routing_group, parts_.clock->Now());
+absl::StatusOr<RouteDecision> SelectionApi::Replay(const SelectionBody& body) {
+  std::optional<CachedSelection> cached = parts_.cache->Take(
+      body.selection_id, body.model_name, body.routing_group, parts_.clock->Now());
   if (!cached) {
     // A second reservation of what is booked is a duplicate, not a miss.
-    if (parts_.routing->FindDecision(selection_id)) {
+    if (parts_.routing->FindDecision(body.selection_id)) {
       return MakeError(absl::StatusCode::kAlreadyExists, ErrorReason::kDuplicateRequest,
-                       fmt::format("selection_id \"{}\" has a live booking", selection_id));
+                       fmt::format("selection_id \"{}\" has a live booking", body.selection_id));
     }
     return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownRequest,
                      fmt::format("no selection \"{}\" of model {} in routing group {} is kept",
-                                 selection_id, model_name, routing_group));
+                                 body.selection_id, body.model_name, body.routing_group));
   }
   RouteRequest route;
-  route.request_id = selection_id;
-  route.model_name = model_name;
-  route.routing_group = routing_group;
+  route.request_id = body.selection_id;
+  route.model_name = body.model_name;
+  route.routing_group = body.routing_group;
   route.prompt = HashPrompt{.local_hashes = cached->block_hashes,
                             .sequence_hashes = cached->sequence_hashes,
                             .isl_tokens = cached->isl_tokens};
   route.overrides = cached->overrides;
   route.expected_output_tokens = cached->expected_output_tokens;
-  const absl::StatusOr<RouteDecision> decision = parts_.routing->Reserve(
-      {.route = route,
+  absl::StatusOr<RouteDecision> decision = parts_.routing->Reserve(
+      {.route = std::move(route),
        .target = cached->target,
        .effective_prefill_tokens = cached->effective_prefill_tokens,
        .track_prefill_tokens =
            cached->overrides.track_prefill_tokens.value_or(parts_.track_prefill_tokens)});
-  if (!decision.ok()) {
-    parts_.cache->Restore(*std::move(cached));
-    return BookingError(decision.status());
-  }
-  return JsonAnswer(201, ReservationJson(selection_id, model_name, routing_group, *decision));
+  if (decision.ok()) return decision;
+  parts_.cache->Restore(*std::move(cached));
+  return BookingError(decision.status());
 }
 
 SelectionApi::Answer SelectionApi::PrefillComplete(const HttpRequest& request) {

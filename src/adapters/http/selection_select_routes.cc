@@ -5,6 +5,8 @@
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/selection_bodies.h"
+#include "adapters/http/selection_explanation.h"
+#include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
 #include "kvrouter/block_hash.h"
 
@@ -35,6 +37,7 @@ PromptHashes HashesOf(const RouteRequest& request, uint32_t block_size_tokens) {
 
 SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
   KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kSelect));
   KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
@@ -54,11 +57,14 @@ SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
                        .expected_output_tokens = body.expected_output_tokens},
                       parts_.clock->Now());
   }
-  return JsonAnswer(200, SelectionJson(body.selection_id, route, decision, std::nullopt));
+  std::string answer = SelectionJson(body.selection_id, route, decision, std::nullopt);
+  if (headers.explain) answer = WithExplanation(std::move(answer), body.selection_id, decision);
+  return JsonAnswer(200, std::move(answer));
 }
 
 SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) {
   KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kSelect));
   KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
@@ -68,7 +74,9 @@ SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) 
   const BookedPrompt booked{.sequence_hashes = hashes.sequence,
                             .track_prefill_tokens = body.overrides.track_prefill_tokens.value_or(
                                 parts_.track_prefill_tokens)};
-  return JsonAnswer(200, SelectionJson(selection_id, route, decision, booked));
+  std::string answer = SelectionJson(selection_id, route, decision, booked);
+  if (headers.explain) answer = WithExplanation(std::move(answer), selection_id, decision);
+  return JsonAnswer(200, std::move(answer));
 }
 
 }  // namespace kvrouter

@@ -6,6 +6,7 @@
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/selection_bodies.h"
+#include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 

@@ -75,6 +75,7 @@ enum class Metric : uint8_t {
   kHttpTimeouts,
   kHttpBadRequests,
   kHttpStreamsOverflowed,
+  kHttpSelectionRequests,
   kSelectionsCached,
   kSelectionsCachedBytes,
   kSelectionsEvicted,

@@ -5,18 +5,6 @@
 
 namespace kvrouter {
 
-void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
-  out->Show(Metric::kHttpRequests, http.requests);
-  out->Show(Metric::kHttpConnectionsRefused, http.connections_refused);
-  out->Show(Metric::kHttpTimeouts, http.timeouts);
-  out->Show(Metric::kHttpBadRequests, http.bad_requests);
-  out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
-  out->Show(Metric::kSelectionsCached, http.selections_cached);
-  out->Show(Metric::kSelectionsCachedBytes, http.selections_cached_bytes);
-  out->Show(Metric::kSelectionsEvicted, http.selections_evicted);
-  out->Show(Metric::kSelectionsExpired, http.selections_expired);
-}
-
 void ShowProcess(bool ready, std::string_view version, MetricFamilies* out) {
   out->Show(Metric::kReady, ready ? 1.0 : 0.0);
   out->Open(Metric::kBuildInfo);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "adapters/metrics/http_figures.h"
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
@@ -18,20 +19,6 @@ struct MetricsConfig {
   std::string dynamo_namespace = "dynamo";  // DYN_NAMESPACE
   std::string router_id;                    // empty: a stable hash of the host name, decimal
   std::string version;
-};
-
-// What the HTTP server counts, handed over by the daemon since adapters do not know each other.
-struct HttpFigures {
-  uint64_t requests = 0;
-  uint64_t connections_refused = 0;
-  uint64_t timeouts = 0;
-  uint64_t bad_requests = 0;
-  uint64_t streams_overflowed = 0;
-  // Of the selection API's cache of /select inputs.
-  uint64_t selections_cached = 0;
-  uint64_t selections_cached_bytes = 0;
-  uint64_t selections_evicted = 0;
-  uint64_t selections_expired = 0;
 };
 
 // The figures of the daemon as Prometheus sees them. Names, help texts and buckets are in

@@ -260,13 +260,18 @@ class RouterMetricsSourcesTest : public testing::Test {
  protected:
   RouterMetricsSourcesTest()
       : metrics_({}), router_({}, &metrics_), service_({}, &router_, &clock_), workers_(&router_) {
-    metrics_.SetSources(
-        {.router = &router_,
-         .service = &service_,
-         .feeds = &feeds_,
-         .workers = &workers_,
-         .http = [] { return HttpFigures{.requests = 3, .connections_refused = 4}; },
-         .ready = [] { return true; }});
+    metrics_.SetSources({.router = &router_,
+                         .service = &service_,
+                         .feeds = &feeds_,
+                         .workers = &workers_,
+                         .http =
+                             [] {
+                               return HttpFigures{
+                                   .requests = 3,
+                                   .connections_refused = 4,
+                                   .selection_answers = {{"POST", "/select", "4xx", 5}}};
+                             },
+                         .ready = [] { return true; }});
   }
 
   void Register(uint64_t id, WorkerRole role = WorkerRole::kAggregated) {
@@ -325,6 +330,9 @@ TEST_F(RouterMetricsSourcesTest, RequestsAndLoadMoveWithBookings) {
   EXPECT_EQ(freed.Value("kvrouter_unknown_frees_total"), 1);
   EXPECT_EQ(freed.Value("kvrouter_bookings"), 0);
   EXPECT_EQ(freed.Value("kvrouter_http_requests_total"), 3);
+  EXPECT_EQ(freed.Value("kvrouter_http_selection_requests_total",
+                        {R"(method="POST")", R"(route="/select")", R"(status="4xx")"}),
+            5);
   EXPECT_EQ(freed.Value("kvrouter_ready"), 1);
 }
 

@@ -1,0 +1,66 @@
+#include "adapters/http/selection_headers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/status_macros.h"
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr std::string_view kExplain = "x-route-explain";
+constexpr std::string_view kPolicyClass = "x-dynamo-meta-policy-class";
+
+absl::Status Invalid(std::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
+}
+
+absl::Status CheckOnce(const HttpRequest& request, std::string_view name) {
+  const auto count = std::count_if(request.headers.begin(), request.headers.end(),
+                                   [&](const auto& header) { return header.first == name; });
+  return count <= 1 ? absl::OkStatus()
+                    : Invalid(fmt::format("header {} is sent {} times", name, count));
+}
+
+bool IsClassCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-';
+}
+
+}  // namespace
+
+absl::Status CheckJsonContent(const HttpRequest& request) {
+  std::string type(request.Header("content-type"));
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  for (char& c : type) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  if (type == "application/json" || (type.starts_with("application/") && type.ends_with("+json")))
+    return absl::OkStatus();
+  return absl::UnimplementedError("expected a request with Content-Type: application/json");
+}
+
+absl::StatusOr<SelectionHeaders> ReadSelectionHeaders(const HttpRequest& request) {
+  SelectionHeaders read;
+  KVR_RETURN_IF_ERROR(CheckOnce(request, kExplain));
+  KVR_RETURN_IF_ERROR(CheckOnce(request, kPolicyClass));
+  const std::string_view explain = request.Header(kExplain);
+  if (!explain.empty() && explain != "0" && explain != "1")
+    return Invalid(fmt::format("header {} must be 0 or 1", kExplain));
+  read.explain = explain == "1";
+  read.policy_class = std::string(request.Header(kPolicyClass));
+  if (read.policy_class.size() > kMaxPolicyClassBytes) {
+    return Invalid(fmt::format("header {} has {} bytes, limit {}", kPolicyClass,
+                               read.policy_class.size(), kMaxPolicyClassBytes));
+  }
+  if (!std::all_of(read.policy_class.begin(), read.policy_class.end(), IsClassCharacter))
+    return Invalid(
+        fmt::format("header {} may hold letters, digits, '_', '.' and '-'", kPolicyClass));
+  return read;
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,35 @@
+#ifndef KVROUTER_ADAPTERS_METRICS_HTTP_FIGURES_H_
+#define KVROUTER_ADAPTERS_METRICS_HTTP_FIGURES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvrouter {
+
+// Answers of one route of the selection API.
+struct HttpRouteFigure {
+  std::string method;
+  std::string route;
+  std::string status_class;  // "2xx", "4xx", "5xx"
+  uint64_t answers = 0;
+};
+
+// What the HTTP door counts, handed over by the daemon since adapters do not know each other.
+struct HttpFigures {
+  uint64_t requests = 0;
+  uint64_t connections_refused = 0;
+  uint64_t timeouts = 0;
+  uint64_t bad_requests = 0;
+  uint64_t streams_overflowed = 0;
+  std::vector<HttpRouteFigure> selection_answers;
+  // Of the selection API's cache of /select inputs.
+  uint64_t selections_cached = 0;
+  uint64_t selections_cached_bytes = 0;
+  uint64_t selections_evicted = 0;
+  uint64_t selections_expired = 0;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_METRICS_HTTP_FIGURES_H_
