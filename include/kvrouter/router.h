@@ -84,6 +84,29 @@ struct DumpCounts {
       true;  // false: the receiver stopped it; the figures are those of what was read until then
 };
 
+// A partition's dump in steps (Router::OpenDump), for receivers that cannot wait: between two steps
+// nothing is locked and nothing runs, however long it takes. Memory: for the target at hand 12
+// bytes per block that has a name of its own there, and the branches still to be walked. Keeps the
+// partition alive, not its workers: one that has left holds nothing. Thread-compatible; must not
+// outlive the Router.
+class DumpCursor {
+ public:
+  class Impl;
+  explicit DumpCursor(std::unique_ptr<Impl> impl);
+  ~DumpCursor();
+
+  // Appends the events of one more step, often none; a step is a few hundred blocks. False: it was
+  // the last one.
+  bool Next(std::vector<KvEvent>* events);
+  // Of what was read so far; `complete` once Next returned false.
+  const DumpCounts& Counts() const;
+  // Of the blocks in all its events.
+  uint32_t BlockSizeTokens() const;
+
+ private:
+  const std::unique_ptr<Impl> impl_;
+};
+
 class Router {
  public:
   // Either a decision, or a ticket: the request waits, and Pump will return its decision.
@@ -180,6 +203,9 @@ class Router {
   // steps of a few hundred blocks. Error: kUnknownPartition.
   absl::StatusOr<DumpCounts> Dump(std::string_view model_name, std::string_view routing_group,
                                   const std::function<bool(const KvEvent&)>& emit) const;
+  // The same, at the receiver's pace.
+  absl::StatusOr<std::unique_ptr<DumpCursor>> OpenDump(std::string_view model_name,
+                                                       std::string_view routing_group) const;
 
  private:
   struct Impl;

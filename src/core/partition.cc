@@ -140,28 +140,6 @@ void Partition::DropBlocksOfVanishedRanks(const WorkerSpec& before, const Worker
   }
 }
 
-DumpCounts Partition::Dump(const std::function<bool(const KvEvent&)>& emit) const {
-  DumpCounts counts;
-  for (const TargetLoad& load : scheduler_.Loads().loads) {
-    KvEvent event{.target = load.target,
-                  .incarnation = load.incarnation,
-                  .tier = StorageTier::kDevice,
-                  .counting = StoreCounting::kSet,  // a second replay changes nothing
-                  .event_id = 0,
-                  .data = {}};
-    const auto target = index_.DumpTarget(load.target, [&](Stored&& stored) {
-      event.event_id = counts.events++;
-      event.data = std::move(stored);
-      return emit(event);
-    });
-    counts.blocks += target.blocks;
-    counts.omitted_blocks += target.omitted_blocks;
-    counts.complete = target.complete;
-    if (!counts.complete) break;
-  }
-  return counts;
-}
-
 PartitionSnapshot Partition::Snapshot() const {
   Scheduler::LoadSnapshot load = scheduler_.Loads();
   for (TargetLoad& target : load.loads) target.index_blocks = index_.HolderBlocks(target.target);

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -77,9 +76,6 @@ class Partition {
   ApplyResult Apply(const KvEvent& event);
 
   PartitionSnapshot Snapshot() const;
-
-  // As Router::Dump.
-  DumpCounts Dump(const std::function<bool(const KvEvent&)>& emit) const;
 
  private:
   class Gate {

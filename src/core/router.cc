@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "core/dump_cursor.h"
 #include "core/partition_directory.h"
 #include "core/prompt.h"
 #include "core/schedule/candidate_detail.h"
@@ -321,8 +322,26 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
 
 absl::StatusOr<DumpCounts> Router::Dump(std::string_view model_name, std::string_view routing_group,
                                         const std::function<bool(const KvEvent&)>& emit) const {
-  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(model_name, routing_group));
-  return partition->Dump(emit);
+  KVR_ASSIGN_OR_RETURN(const auto cursor, OpenDump(model_name, routing_group));
+  std::vector<KvEvent> events;
+  for (bool more = true; more;) {
+    events.clear();
+    more = cursor->Next(&events);
+    for (const KvEvent& event : events) {
+      if (emit(event)) continue;
+      DumpCounts counts = cursor->Counts();
+      counts.events = event.event_id + 1;
+      counts.complete = false;
+      return counts;
+    }
+  }
+  return cursor->Counts();
+}
+
+absl::StatusOr<std::unique_ptr<DumpCursor>> Router::OpenDump(std::string_view model_name,
+                                                             std::string_view routing_group) const {
+  KVR_ASSIGN_OR_RETURN(auto partition, impl_->FindPartition(model_name, routing_group));
+  return std::make_unique<DumpCursor>(std::make_unique<DumpCursor::Impl>(std::move(partition)));
 }
 
 }  // namespace kvrouter

@@ -107,11 +107,7 @@ TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit) c
   std::vector<Stored> events;
   TargetDumpCounts counts;
   for (bool more = true; more;) {
-    {
-      ReaderLock lock(mu_);
-      more = dump.Step(*holdings_, &events);
-    }
-    dump.Settle();
+    more = StepDump(&dump, &events);
     for (Stored& stored : events) {
       if (!emit(std::move(stored))) return {.blocks = dump.blocks(), .complete = false};
     }
@@ -121,6 +117,16 @@ TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit) c
   const uint64_t held_blocks = HolderBlocks(target);
   counts.omitted_blocks = held_blocks - std::min(held_blocks, dump.blocks());
   return counts;
+}
+
+bool BlockIndex::StepDump(TargetDump* dump, std::vector<Stored>* out) const {
+  bool more = false;
+  {
+    ReaderLock lock(mu_);
+    more = dump->Step(*holdings_, out);
+  }
+  dump->Settle();
+  return more;
 }
 
 uint64_t BlockIndex::HolderBlocks(Target target) const {

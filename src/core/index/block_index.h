@@ -16,6 +16,7 @@
 namespace kvrouter {
 
 class BlockHoldings;
+class TargetDump;
 
 struct OverlapMatch {
   Target target;
@@ -104,6 +105,8 @@ class BlockIndex {
   // too high.
   using EmitStored = std::function<bool(Stored&& stored)>;
   TargetDumpCounts DumpTarget(Target target, const EmitStored& emit) const;
+  // One step of such a dump: appends to `out`; false when it was the last one.
+  bool StepDump(TargetDump* dump, std::vector<Stored>* out) const;
 
   uint64_t HolderBlocks(Target target) const;
   BlockIndexStats Stats() const;

@@ -34,6 +34,7 @@ class TargetDump {
   // The part of a step's work that needs no lock. Call after each step.
   void Settle();
 
+  Target target() const { return target_; }
   // Distinct blocks appended so far.
   uint64_t blocks() const { return blocks_; }
 

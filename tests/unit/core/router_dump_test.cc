@@ -85,6 +85,51 @@ TEST_F(RouterDumpTest, TheReceiverCanStopIt) {
   EXPECT_EQ(counts->events, 1u);
 }
 
+TEST_F(RouterDumpTest, ACursorGoesOnWhereItWasWhateverHappensBetweenItsSteps) {
+  const auto tokens = TokensFrom(0, 16 * 2'000);
+  router_.Apply(StoredEvent(tokens, TargetOf(1), 5));
+  router_.Apply(StoredEvent(tokens, TargetOf(2), 6));
+  const auto cursor = router_.OpenDump("default", "default");
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ((*cursor)->BlockSizeTokens(), 16u);
+  std::vector<KvEvent> events;
+  while (events.empty()) ASSERT_TRUE((*cursor)->Next(&events));
+  EXPECT_FALSE((*cursor)->Counts().complete);
+  EXPECT_EQ((*cursor)->Counts().blocks, 256u) << "a step is short";
+
+  EXPECT_TRUE(router_.RemoveWorker(WorkerId{2}));
+  const auto hashes = EngineHashesOf(tokens);
+  router_.Apply(AnEvent(TargetOf(1), Removed{{hashes[1'000]}}, 5));
+  while ((*cursor)->Next(&events)) {
+  }
+  EXPECT_FALSE((*cursor)->Next(&events)) << "after the end: still the end";
+  EXPECT_TRUE((*cursor)->Counts().complete);
+  EXPECT_EQ((*cursor)->Counts().blocks, 1'000u) << "up to the hole, and nothing of who has left";
+  EXPECT_EQ((*cursor)->Counts().events, events.size());
+  EXPECT_EQ((*cursor)->Counts().omitted_blocks, 999u);
+  for (const KvEvent& event : events) EXPECT_EQ(copy_.Apply(event).status, ApplyStatus::kOk);
+  EXPECT_EQ(OverlapOf(copy_, tokens, TargetOf(1)), 1'000u);
+}
+
+TEST_F(RouterDumpTest, ACursorEndsWhenThePartitionsBlockSizeChanges) {
+  EXPECT_TRUE(router_.RemoveWorker(WorkerId{2}));
+  const auto tokens = TokensFrom(0, 16 * 2'000);
+  router_.Apply(StoredEvent(tokens, TargetOf(1), 5));
+  const auto cursor = router_.OpenDump("default", "default");
+  ASSERT_TRUE(cursor.ok());
+  std::vector<KvEvent> events;
+  while (events.empty()) ASSERT_TRUE((*cursor)->Next(&events));
+  WorkerSpec changed = AWorker(1, 5);
+  changed.dp_size = 2;
+  changed.block_size_tokens = 32;
+  ASSERT_TRUE(router_.UpsertWorker(changed).ok());
+  router_.Apply(StoredEvent(tokens, TargetOf(1), 5));
+  const size_t before = events.size();
+  EXPECT_FALSE((*cursor)->Next(&events));
+  EXPECT_EQ(events.size(), before) << "blocks of another size do not belong to this dump";
+  EXPECT_TRUE((*cursor)->Counts().complete);
+}
+
 // Blocks come and go meanwhile: every dump can be applied without an error.
 TEST_F(RouterDumpTest, ADumpOfAMovingIndexCanBeApplied) {
   std::atomic<bool> stop{false};
