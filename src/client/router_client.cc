@@ -1,7 +1,9 @@
 #include "client/router_client.h"
 
+#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
+#include <optional>
 #include <utility>
 
 #include "client/daemon_call.h"
@@ -33,6 +35,41 @@ struct RouterClient::Impl {
     return ExplainFailure(host_port, status, context);
   }
 };
+
+namespace {
+
+// Waits for the operations of one call, one at a time, each for `timeout` at most; then the call is
+// cancelled and what is outstanding ends.
+class CallQueue {
+ public:
+  CallQueue(grpc::ClientContext* context, std::chrono::milliseconds timeout)
+      : context_(context), timeout_(timeout) {}
+  ~CallQueue() { queue_.Shutdown(); }
+
+  grpc::CompletionQueue* get() { return &queue_; }
+  bool timed_out() const { return timed_out_; }
+
+  // Whether the operation succeeded.
+  bool Wait() {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto until = std::chrono::system_clock::now() + timeout_;
+    if (queue_.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::TIMEOUT) {
+      timed_out_ = true;
+      context_->TryCancel();
+      queue_.Next(&tag, &ok);
+    }
+    return ok;
+  }
+
+ private:
+  grpc::ClientContext* const context_;
+  const std::chrono::milliseconds timeout_;
+  grpc::CompletionQueue queue_;
+  bool timed_out_ = false;
+};
+
+}  // namespace
 
 RouterClient::RouterClient(std::string host_port, std::chrono::milliseconds timeout)
     : impl_(std::make_unique<Impl>(std::move(host_port), timeout)) {}
@@ -86,6 +123,41 @@ absl::StatusOr<v1::FreeResponse> RouterClient::Free(const std::string& request_i
 
 absl::StatusOr<v1::LoadsResponse> RouterClient::Loads() {
   return impl_->Call(&impl_->router, &v1::Router::Stub::Loads, v1::LoadsRequest());
+}
+
+absl::StatusOr<v1::DumpCounts> RouterClient::Dump(
+    const v1::DumpRequest& request,
+    const std::function<absl::Status(const v1::DumpedEvent&)>& on_event) {
+  grpc::ClientContext context;
+  CallQueue queue(&context, impl_->timeout);
+  v1::DumpResponse response;
+  absl::Status stopped;
+  int tag = 0;
+  const auto reader = impl_->router.AsyncDump(&context, request, queue.get(), &tag);
+  bool ok = queue.Wait();
+  std::optional<v1::DumpCounts> counts;
+  while (ok) {
+    reader->Read(&response, &tag);
+    ok = queue.Wait();
+    if (!ok || !stopped.ok()) continue;  // what is still on its way after the cancellation
+    for (const v1::DumpedEvent& event : response.events()) {
+      stopped = on_event(event);
+      if (!stopped.ok()) break;
+    }
+    if (!stopped.ok()) context.TryCancel();
+    if (response.has_counts()) counts = response.counts();
+  }
+  grpc::Status status;
+  reader->Finish(&status, &tag);
+  queue.Wait();
+  if (!stopped.ok()) return stopped;
+  if (queue.timed_out()) {
+    return absl::DeadlineExceededError(
+        fmt::format("{}: nothing came for {} ms", impl_->host_port, impl_->timeout.count()));
+  }
+  if (!status.ok()) return ExplainFailure(impl_->host_port, status, context);
+  if (!counts) return absl::DataLossError("the dump ended without its counts");
+  return *counts;
 }
 
 }  // namespace kvrouter::client

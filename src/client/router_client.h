@@ -2,6 +2,7 @@
 #define KVROUTER_CLIENT_ROUTER_CLIENT_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,9 +13,9 @@
 
 namespace kvrouter::client {
 
-// Blocking calls on a daemon's gRPC door. Each takes at most `timeout`. Errors are one line that
-// says which server, the code, the reason from the error's detail and, for a duplicate, where the
-// live booking is.
+// Blocking calls on a daemon's gRPC door. Each but Dump takes at most `timeout`. Errors are one line
+// that says which server, the code, the reason from the error's detail and, for a duplicate, where
+// the live booking is.
 class RouterClient {
  public:
   RouterClient(std::string host_port, std::chrono::milliseconds timeout);
@@ -29,6 +30,10 @@ class RouterClient {
   absl::StatusOr<v1::ExplainResponse> Explain(const std::string& request_id);
   absl::StatusOr<v1::FreeResponse> Free(const std::string& request_id);
   absl::StatusOr<v1::LoadsResponse> Loads();
+  // `timeout` bounds the wait for each event. `on_event` ends the dump by returning an error.
+  absl::StatusOr<v1::DumpCounts> Dump(
+      const v1::DumpRequest& request,
+      const std::function<absl::Status(const v1::DumpedEvent&)>& on_event);
 
  private:
   struct Impl;

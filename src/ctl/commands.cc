@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "client/exposition.h"
 #include "client/http_get.h"
 #include "client/router_client.h"
+#include "ctl/dump_text.h"
 #include "ctl/explain_text.h"
 #include "ctl/metrics_report.h"
 #include "ctl/render.h"
@@ -146,6 +150,28 @@ absl::StatusOr<std::string> ExplainRequest(const Connection& connection,
   RouterClient client(connection.grpc, connection.timeout);
   KVR_ASSIGN_OR_RETURN(const v1::ExplainResponse response, client.Explain(request_id));
   return connection.json ? ExplainJson(response) : ExplainText(response);
+}
+
+absl::StatusOr<std::string> Dump(const Connection& connection, const DumpOptions& options) {
+  const auto or_default = [](const std::string& name) { return name.empty() ? "default" : name; };
+  v1::DumpRequest request;
+  request.set_model_name(or_default(options.model_name));
+  request.set_routing_group(or_default(options.routing_group));
+  RouterClient client(connection.grpc, connection.timeout);
+  KVR_ASSIGN_OR_RETURN(
+      const v1::DumpCounts counts, client.Dump(request, [&](const v1::DumpedEvent& event) {
+        const std::string line = DumpLine(request.model_name(), request.routing_group(), event);
+        if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size()) {
+          return absl::OkStatus();
+        }
+        return absl::DataLossError(
+            fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+      }));
+  if (std::fflush(stdout) != 0) {
+    return absl::DataLossError(
+        fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  }
+  return DumpSummary(counts);
 }
 
 absl::StatusOr<std::string> ShowLoads(const Connection& connection) {

@@ -42,6 +42,11 @@ struct RegisterOptions {
   std::vector<std::string> replay;  // of the same rank as events
 };
 
+struct DumpOptions {
+  std::string model_name;
+  std::string routing_group;
+};
+
 // Each command returns what goes to standard output.
 absl::StatusOr<std::string> ShowWorkers(const Connection& connection);
 absl::StatusOr<std::string> RouteOnce(const Connection& connection, const RouteOptions& options);
@@ -56,6 +61,9 @@ absl::StatusOr<std::string> ShowOverlap(const Connection& connection, const Rout
 // Why the request went where it went.
 absl::StatusOr<std::string> ExplainRequest(const Connection& connection,
                                            const std::string& request_id);
+// What the workers of a partition hold, a line of JSON per event straight to standard output;
+// returns the summary, which goes to standard error.
+absl::StatusOr<std::string> Dump(const Connection& connection, const DumpOptions& options);
 absl::StatusOr<std::string> ShowLoads(const Connection& connection);
 absl::StatusOr<std::string> ShowMetrics(const Connection& connection, const std::string& prefix);
 

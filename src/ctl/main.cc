@@ -22,6 +22,7 @@ struct Options {
   std::string free_id;
   std::string explain_id;
   std::string metrics_prefix;
+  kvrouter::ctl::DumpOptions dump;
   Command command;
 };
 
@@ -113,6 +114,18 @@ void Declare(CLI::App* app, Options* options) {
   explain->callback([options] {
     options->command = [options] {
       return ExplainRequest(options->connection, options->explain_id);
+    };
+  });
+  CLI::App* dump = app->add_subcommand(
+      "dump", "what the workers of a model hold: a line of JSON per stored event");
+  dump->add_option("--model", options->dump.model_name, "model name (default: default)");
+  dump->add_option("--group", options->dump.routing_group, "routing group (default: default)");
+  dump->callback([options] {
+    options->command = [options]() -> absl::StatusOr<std::string> {
+      const absl::StatusOr<std::string> summary = Dump(options->connection, options->dump);
+      if (!summary.ok()) return summary;
+      std::fwrite(summary->data(), 1, summary->size(), stderr);
+      return std::string();
     };
   });
   app->add_subcommand("loads", "load of every target as the scheduler sees it")

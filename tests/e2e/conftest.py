@@ -20,7 +20,7 @@ DEADLINE_S = 20
 
 
 def make_stubs(directory):
-    for name in ('common', 'router', 'workers'):
+    for name in ('common', 'kv_events', 'router', 'workers'):
         subprocess.run(['protoc', '-I', str(ROOT / 'proto'), f'--python_out={directory}', f'--grpc_python_out={directory}',
                         '--plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin', f'kvrouter/v1/{name}.proto'], check=True)
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "adapters/grpc/answer_convert.h"
+#include "adapters/grpc/dump_stream.h"
 #include "adapters/grpc/request_convert.h"
 #include "adapters/grpc/route_stream.h"
 #include "adapters/grpc/router_calls.h"
@@ -222,6 +223,25 @@ grpc::ServerUnaryReactor* RouterGrpcService::Loads(grpc::CallbackServerContext* 
     }
   }
   return FinishNow(context, absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<v1::DumpResponse>* RouterGrpcService::Dump(
+    grpc::CallbackServerContext* context, const v1::DumpRequest* request) {
+  absl::StatusOr<std::unique_ptr<DumpCursor>> cursor = OpenDump(*request);
+  routing_->CountRefusal(cursor.status());
+  return new DumpStream(std::move(cursor), &dumps_, context);  // deletes itself
+}
+
+absl::StatusOr<std::unique_ptr<DumpCursor>> RouterGrpcService::OpenDump(
+    const v1::DumpRequest& request) {
+  if (!dumps_.Take()) {
+    return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+                     fmt::format("{} dumps are running, which is the limit", DumpSlots::kSlots));
+  }
+  absl::StatusOr<std::unique_ptr<DumpCursor>> cursor = router_->OpenDump(
+      NameOrDefault(request.model_name()), NameOrDefault(request.routing_group()));
+  if (!cursor.ok()) dumps_.GiveBack();
+  return cursor;
 }
 
 }  // namespace kvrouter

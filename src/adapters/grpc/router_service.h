@@ -1,6 +1,7 @@
 #ifndef KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_
 #define KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_
 
+#include "adapters/grpc/dump_stream.h"
 #include "kvrouter/router.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 #include "service/routing_service.h"
@@ -43,8 +44,14 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   grpc::ServerUnaryReactor* Loads(grpc::CallbackServerContext* context,
                                   const v1::LoadsRequest* request,
                                   v1::LoadsResponse* response) override;
+  grpc::ServerWriteReactor<v1::DumpResponse>* Dump(grpc::CallbackServerContext* context,
+                                                   const v1::DumpRequest* request) override;
 
  private:
+  // With a slot taken, unless it fails.
+  absl::StatusOr<std::unique_ptr<DumpCursor>> OpenDump(const v1::DumpRequest& request);
+
+  DumpSlots dumps_;
   RoutingService* const routing_;
   const Router* const router_;
 };

@@ -112,8 +112,8 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .moves = "When a booking request is answered so."},
 {.metric = Metric::kRequestsRefused, .name = "kvrouter_requests_refused_total", .type = kCounter,
  .labels = "reason", .unit = "requests", .weighting = kRequest, .origin = kOurs,
- .meaning = "Routing requests, advice included, that were answered with an error, by the reason "
-            "the caller got; 0 for the reasons that only other calls can have.",
+ .meaning = "Routing requests, advice and dumps included, that were answered with an error, by the "
+            "reason the caller got; 0 for the reasons that only other calls can have.",
  .moves = "With every such answer."},
 {.metric = Metric::kRegistrationsRefused, .name = "kvrouter_registrations_refused_total",
  .type = kCounter, .labels = "reason", .unit = "calls", .weighting = kEach, .origin = kOurs,

@@ -22,7 +22,7 @@ BIG_ID = 7587890043311737930  # not exact as a double
 
 
 def make_stubs(directory):
-    for name in ('common', 'router', 'workers'):
+    for name in ('common', 'kv_events', 'router', 'workers'):
         subprocess.run(['protoc', '-I', PROTO_DIR, f'--python_out={directory}', f'--grpc_python_out={directory}',
                         '--plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin', f'kvrouter/v1/{name}.proto'], check=True)
     sys.path.insert(0, directory)
@@ -390,6 +390,13 @@ class CtlTest(Case):
         self.assertEqual(f'removed worker {BIG_ID}\n', self.ctl('remove', str(BIG_ID)))
         self.assertIn('ERROR_REASON_UNKNOWN_WORKER', self.ctl('remove', str(BIG_ID), code=1))
         self.assertIn('a replay needs its live endpoint', self.ctl('register', '1', '--address', 'a', '--block-size', '16', '--replay', 'tcp://h:1', code=1))
+
+    def test_dump_of_an_empty_fleet(self):
+        self.assertIn('NOT_FOUND (ERROR_REASON_UNKNOWN_PARTITION)', self.ctl('dump', code=1))
+        self.register(1)
+        done = subprocess.run([KVROUTERCTL, '--grpc', self.address, 'dump'], capture_output=True, text=True, timeout=30)
+        self.assertEqual((0, '', '0 events, 0 blocks\n'), (done.returncode, done.stdout, done.stderr))
+        self.assertIn('cannot reach the daemon', self.ctl('--grpc', '127.0.0.1:1', 'dump', code=1))
 
     def test_tokens_from_a_file(self):
         self.register(1)
