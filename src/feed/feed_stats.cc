@@ -58,6 +58,18 @@ std::string_view SkipReasonName(SkipReason reason) {
       return "unknown_lora";
     case SkipReason::kDisconnected:
       return "disconnected";
+    case SkipReason::kStaleEvent:
+      return "stale_event";
+    case SkipReason::kOldPublisher:
+      return "old_publisher";
+    case SkipReason::kUnknownDomain:
+      return "unsupported_residency_domain";
+    case SkipReason::kCacheOwner:
+      return "cache_owner";
+    case SkipReason::kUnknownWorker:
+      return "unknown_worker";
+    case SkipReason::kOtherSource:
+      return "other_source";
   }
   return "invalid";
 }

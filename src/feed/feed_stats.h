@@ -40,8 +40,15 @@ enum class SkipReason : uint8_t {
   kRemoteLocality,    // block lies elsewhere than at the publisher
   kUnknownLora,       // adapter known only by its per-process number, which names nothing outside
   kDisconnected,      // left over from a connection that broke: its successor's replay brings it
+  // Dynamo's event plane.
+  kStaleEvent,     // its id was passed already
+  kOldPublisher,   // another publisher of the rank has taken over since
+  kUnknownDomain,  // residency domain we do not know (fail closed)
+  kCacheOwner,     // blocks of a cache that is not the worker's own
+  kUnknownWorker,  // of no registered worker and rank
+  kOtherSource,    // of a rank whose engine we hear on a socket of its own
 };
-inline constexpr int kSkipReasonCount = 19;
+inline constexpr int kSkipReasonCount = 25;
 std::string_view SkipReasonName(SkipReason reason);
 
 // Indexed by SkipReason.

@@ -2,6 +2,7 @@
 """The tree keeps its layers, and the checker that says so can fail."""
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
@@ -63,6 +64,13 @@ class PackagesTest(unittest.TestCase):
         for path in [*ROOT.glob('deploy/*'), ROOT / 'tests/run', ROOT / '.ci/run']:
             if path.is_file() and path.name not in ('setup', 'Dockerfile'):
                 self.assertIsNone(re.search(r'^[^#\n]*apt(-get)? .*install', path.read_text(errors='replace'), re.M), path)
+
+
+class DataTest(unittest.TestCase):
+    def test_golden_messages_are_what_their_script_writes(self):
+        script = ROOT / 'tests/data/make_plane_messages.py'
+        made = subprocess.run(['/usr/bin/python3', '-B', script], check=True, capture_output=True, text=True).stdout
+        self.assertEqual((ROOT / 'tests/data/plane_messages.json').read_text(), made)
 
 
 class DocsTest(unittest.TestCase):

@@ -45,7 +45,11 @@ class MsgpackWriter {
   }
 
   MsgpackWriter& Bin(std::string_view data) {
-    Byte(0xc4).BigEndian(data.size(), 1);
+    if (data.size() <= 0xff) {
+      Byte(0xc4).BigEndian(data.size(), 1);
+    } else {
+      Byte(0xc6).BigEndian(data.size(), 4);
+    }
     bytes_.append(data);
     return *this;
   }

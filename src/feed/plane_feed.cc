@@ -1,0 +1,265 @@
+#include "feed/plane_feed.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace kvrouter {
+namespace {
+
+bool HasOwnSocket(const WorkerSpec& spec, uint32_t dp_rank) {
+  const auto endpoints = spec.events.find(dp_rank);
+  return endpoints != spec.events.end() && !endpoints->second.live.empty();
+}
+
+// Everything a rank's feed is built from. A change means other blocks or other names for them.
+bool SameBasis(const WorkerSpec& a, const WorkerSpec& b) {
+  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
+         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens;
+}
+
+void Merge(const ActiveLoad& more, ActiveLoad* load) {
+  load->target = more.target;
+  if (more.active_decode_blocks) load->active_decode_blocks = more.active_decode_blocks;
+  if (more.active_prefill_tokens) load->active_prefill_tokens = more.active_prefill_tokens;
+  if (more.kv_used_blocks) load->kv_used_blocks = more.kv_used_blocks;
+}
+
+}  // namespace
+
+void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEvent>* out) {
+  const auto known = workers_.find(spec.id);
+  if (known != workers_.end() && (reset || !SameBasis(known->second.spec, spec)))
+    RemoveWorker(spec.id, out);
+  Worker& worker = workers_[spec.id];
+  worker.spec = spec;
+  const auto wanted = [&spec](uint32_t dp_rank) {
+    return dp_rank >= spec.dp_start_rank && dp_rank - spec.dp_start_rank < spec.dp_size &&
+           !HasOwnSocket(spec, dp_rank);
+  };
+  for (auto it = worker.ranks.begin(); it != worker.ranks.end();) {
+    if (wanted(it->first)) {
+      ++it;
+      continue;
+    }
+    RemoveRank({spec.id, it->first}, &it->second, out);
+    it = worker.ranks.erase(it);
+  }
+  for (uint32_t i = 0; i < spec.dp_size; ++i) {
+    const uint32_t dp_rank = spec.dp_start_rank + i;
+    if (wanted(dp_rank) && !worker.ranks.contains(dp_rank)) AddRank(&worker, dp_rank, out);
+  }
+  // What else waited is of no rank that this worker has.
+  for (auto it = waiting_.lower_bound({spec.id, 0});
+       it != waiting_.end() && it->first.worker == spec.id;) {
+    DropWaiting(it++);
+  }
+}
+
+void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* out) {
+  const Target target{worker->spec.id, dp_rank};
+  Rank& rank =
+      worker->ranks
+          .emplace(dp_rank, Rank{.feed = PlaneRankFeed({.target = target,
+                                                        .incarnation = worker->spec.incarnation,
+                                                        .gap_wait = config_.gap_wait}),
+                                 .path = std::nullopt})
+          .first->second;
+  changed_.insert(target);
+  const auto waiting = waiting_.find(target);
+  if (waiting == waiting_.end()) return;
+  std::deque<WaitingEvent> events = std::move(waiting->second.events);
+  waiting_bytes_ -= waiting->second.bytes;
+  waiting_.erase(waiting);
+  for (WaitingEvent& event : events) {
+    // A hole among them does not close any more, whatever time there was for it.
+    Deliver(&rank, event.path, event.publisher_id, std::move(event.event), MonotonicTime{}, out);
+  }
+}
+
+void PlaneFeed::RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out) {
+  rank->feed.DropBlocks(out);
+  changed_.erase(target);
+  loads_.erase(target);
+  gone_.insert(target);
+}
+
+void PlaneFeed::RemoveWorker(WorkerId id, std::vector<KvEvent>* out) {
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return;
+  for (auto& [dp_rank, rank] : known->second.ranks) RemoveRank({id, dp_rank}, &rank, out);
+  workers_.erase(known);
+}
+
+PlaneFeed::Rank* PlaneFeed::FindRank(Target target) {
+  const auto worker = workers_.find(target.worker);
+  if (worker == workers_.end()) return nullptr;
+  const auto rank = worker->second.ranks.find(target.dp_rank);
+  return rank == worker->second.ranks.end() ? nullptr : &rank->second;
+}
+
+void PlaneFeed::OnMessage(uint32_t path, std::string_view envelope_bytes, MonotonicTime now,
+                          std::vector<KvEvent>* out) {
+  PlaneEnvelope envelope;
+  if (const auto refused = DecodeEnvelope(envelope_bytes, &envelope)) {
+    return CountSkip(*refused, &unattributed_.skipped);
+  }
+  if (envelope.topic == kKvEventsTopic) return OnEvents(path, envelope, now, out);
+  if (envelope.topic == kKvMetricsTopic) return OnLoad(envelope.payload);
+  CountSkip(SkipReason::kUnknownTag, &unattributed_.skipped);
+}
+
+void PlaneFeed::OnEvents(uint32_t path, const PlaneEnvelope& envelope, MonotonicTime now,
+                         std::vector<KvEvent>* out) {
+  if (const auto refused = DecodeRouterEvents(envelope.payload, &batch_)) {
+    CountSkip(*refused, &unattributed_.skipped);
+    return OnDropped(0);
+  }
+  if (batch_.bad_events > 0) {
+    unattributed_.skipped[static_cast<size_t>(SkipReason::kBadEvent)] += batch_.bad_events;
+    OnDropped(0);
+  }
+  std::optional<Target> counted;
+  for (PlaneEvent& event : batch_.events) {
+    const Target target = event.target;
+    Rank* const rank = FindRank(target);
+    if (rank == nullptr) {
+      Wait({.path = path, .publisher_id = envelope.publisher_id, .event = std::move(event)});
+      continue;
+    }
+    if (counted != target) rank->feed.OnMessage();
+    counted = target;
+    Deliver(rank, path, envelope.publisher_id, std::move(event), now, out);
+  }
+}
+
+void PlaneFeed::Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneEvent event,
+                        MonotonicTime now, std::vector<KvEvent>* out) {
+  changed_.insert(event.target);
+  if (rank->path != path) {
+    rank->path = path;
+    const auto broken = broken_paths_.find(path);
+    if (broken == broken_paths_.end()) {
+      rank->feed.OnPathUp();
+    } else {
+      rank->feed.OnPathDown(broken->second);
+    }
+  }
+  rank->feed.OnEvent(publisher_id, std::move(event), now, out);
+}
+
+// Of a worker that is registered, but not with this rank, nothing is expected any more.
+void PlaneFeed::Wait(WaitingEvent event) {
+  const Target target = event.event.target;
+  if (const auto worker = workers_.find(target.worker); worker != workers_.end()) {
+    const bool other = HasOwnSocket(worker->second.spec, target.dp_rank);
+    return CountSkip(other ? SkipReason::kOtherSource : SkipReason::kUnknownWorker,
+                     &unattributed_.skipped);
+  }
+  WaitingRank& rank = waiting_[target];
+  if (rank.events.empty()) rank.since = next_arrival_++;
+  const auto drop_oldest = [this, &rank] {
+    const size_t bytes = rank.events.front().event.Bytes();
+    rank.bytes -= bytes;
+    waiting_bytes_ -= bytes;
+    rank.events.pop_front();
+    CountSkip(SkipReason::kUnknownWorker, &unattributed_.skipped);
+  };
+  const size_t bytes = event.event.Bytes();
+  rank.bytes += bytes;
+  waiting_bytes_ += bytes;
+  rank.events.push_back(std::move(event));
+  if (rank.events.size() > config_.max_waiting_events_per_rank) drop_oldest();
+  while (waiting_.size() > config_.max_waiting_ranks ||
+         waiting_bytes_ > config_.max_waiting_bytes) {
+    DropWaiting(std::min_element(
+        waiting_.begin(), waiting_.end(),
+        [](const auto& a, const auto& b) { return a.second.since < b.second.since; }));
+  }
+}
+
+void PlaneFeed::DropWaiting(std::map<Target, WaitingRank>::iterator rank) {
+  unattributed_.skipped[static_cast<size_t>(SkipReason::kUnknownWorker)] +=
+      rank->second.events.size();
+  waiting_bytes_ -= rank->second.bytes;
+  waiting_.erase(rank);
+}
+
+void PlaneFeed::OnLoad(std::string_view payload) {
+  const auto load = DecodeActiveLoad(payload);
+  if (!load) return CountSkip(SkipReason::kBadEvent, &unattributed_.skipped);
+  const auto worker = workers_.find(load->target.worker);
+  const WorkerSpec* const spec = worker == workers_.end() ? nullptr : &worker->second.spec;
+  if (spec == nullptr || load->target.dp_rank < spec->dp_start_rank ||
+      load->target.dp_rank - spec->dp_start_rank >= spec->dp_size) {
+    return CountSkip(SkipReason::kUnknownWorker, &unattributed_.skipped);
+  }
+  Merge(*load, &loads_[load->target]);
+}
+
+void PlaneFeed::OnPathUp(uint32_t path) {
+  broken_paths_.erase(path);
+  ForEachRank([&](Target target, Rank& rank) {
+    if (rank.path != path) return;
+    rank.feed.OnPathUp();
+    changed_.insert(target);
+  });
+}
+
+void PlaneFeed::OnPathDown(uint32_t path, std::string_view why) {
+  broken_paths_[path] = why;
+  ForEachRank([&](Target target, Rank& rank) {
+    if (rank.path != path) return;
+    rank.feed.OnPathDown(why);
+    changed_.insert(target);
+  });
+}
+
+void PlaneFeed::OnDropped(uint64_t messages) {
+  unattributed_.live_dropped += messages;
+  ForEachRank([&](Target target, Rank& rank) {
+    rank.feed.OnSuspicion(messages > 0 ? "messages were dropped here, faster than they were read"
+                                       : "a message could not be read");
+    changed_.insert(target);
+  });
+}
+
+void PlaneFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
+  if (config_.gap_wait == MonotonicTime{}) return;
+  ForEachRank([&](Target target, Rank& rank) {
+    if (rank.feed.State() != FeedState::kRecovering) return;
+    rank.feed.OnTick(now, out);
+    changed_.insert(target);
+  });
+}
+
+void PlaneFeed::OnApplyResult(Target target, const ApplyResult& result) {
+  if (Rank* const rank = FindRank(target)) rank->feed.OnApplyResult(result);
+}
+
+PlaneFeed::Changes PlaneFeed::TakeChanges() {
+  Changes changes;
+  changes.gone.assign(gone_.begin(), gone_.end());
+  for (const Target target : changed_) {
+    const Rank* const rank = FindRank(target);
+    if (rank == nullptr) continue;
+    changes.ranks.push_back({.target = target,
+                             .state = rank->feed.State(),
+                             .detail = rank->feed.Detail(),
+                             .counters = rank->feed.Counters()});
+  }
+  for (const auto& [target, load] : loads_) changes.loads.push_back(load);
+  gone_.clear();
+  changed_.clear();
+  loads_.clear();
+  return changes;
+}
+
+template <typename Visit>
+void PlaneFeed::ForEachRank(const Visit& visit) {
+  for (auto& [id, worker] : workers_) {
+    for (auto& [dp_rank, rank] : worker.ranks) visit(Target{id, dp_rank}, rank);
+  }
+}
+
+}  // namespace kvrouter
