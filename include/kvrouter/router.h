@@ -16,6 +16,7 @@
 #include "kvrouter/decision.h"
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/events.h"
+#include "kvrouter/phase_observer.h"
 #include "kvrouter/types.h"
 #include "kvrouter/worker.h"
 
@@ -118,8 +119,8 @@ class Router {
     absl::StatusOr<RouteDecision> decision;
   };
 
-  // `sink` may be null; it must outlive the Router. REQUIRES: Validate(config).ok().
-  Router(RouterConfig config, DecisionSink* sink);
+  // `sink` and `phases` may be null; they must outlive the Router. REQUIRES: Validate(config).ok().
+  Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases = nullptr);
   ~Router();
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;

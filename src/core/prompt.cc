@@ -17,8 +17,8 @@ absl::Status Invalid(std::string_view message) {
 }
 
 absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt,
-                                                uint32_t block_size_tokens,
-                                                PromptBuffers* buffers) {
+                                                uint32_t block_size_tokens, PromptBuffers* buffers,
+                                                PhaseTimer* timer) {
   const uint64_t hashes = prompt.local_hashes.size();
   if (prompt.isl_tokens / block_size_tokens != hashes) {
     return Invalid(fmt::format("isl_tokens {} has {} full blocks of {} tokens, got {} block hashes",
@@ -32,6 +32,7 @@ absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt,
   if (prompt.sequence_hashes.empty()) {
     AppendSequenceHashes(prompt.local_hashes, &buffers->sequence_hashes);
     identified.sequence_hashes = buffers->sequence_hashes;
+    timer->End(DecisionPhase::kSequenceHashing);
   } else if (prompt.sequence_hashes.size() != hashes) {
     return Invalid(fmt::format("{} sequence hashes for {} block hashes; send as many, or none",
                                prompt.sequence_hashes.size(), hashes));
@@ -42,12 +43,12 @@ absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt,
 }  // namespace
 
 absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
-                                                uint32_t block_size_tokens,
-                                                PromptBuffers* buffers) {
+                                                uint32_t block_size_tokens, PromptBuffers* buffers,
+                                                PhaseTimer* timer) {
   buffers->local_hashes.clear();
   buffers->sequence_hashes.clear();
   if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) {
-    return IdentifyHashes(*hashes, block_size_tokens, buffers);
+    return IdentifyHashes(*hashes, block_size_tokens, buffers, timer);
   }
   const auto& [tokens, multimodal] = std::get<TokenPrompt>(request.prompt);
   const uint64_t blocks = (tokens.size() + block_size_tokens - 1) / block_size_tokens;
@@ -67,7 +68,9 @@ absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
                             .multimodal = multimodal},
                            &buffers->local_hashes);
   }
+  timer->End(DecisionPhase::kBlockHashing);
   AppendSequenceHashes(buffers->local_hashes, &buffers->sequence_hashes);
+  timer->End(DecisionPhase::kSequenceHashing);
   return IdentifiedPrompt{.local_hashes = buffers->local_hashes,
                           .sequence_hashes = buffers->sequence_hashes,
                           .isl_tokens = tokens.size(),

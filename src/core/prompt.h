@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/phase_timer.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/types.h"
 
@@ -26,11 +27,12 @@ struct PromptBuffers {
   std::vector<SequenceHash> sequence_hashes;
 };
 
-// The request's blocks: hashed from its tokens, or as the caller hashed them. Errors:
-// kInvalidRequest when the caller's hashes do not fit together or not to isl_tokens. REQUIRES:
-// block_size_tokens > 0.
+// The request's blocks: hashed from its tokens, or as the caller hashed them. Tells `timer` of the
+// hashing it did. Errors: kInvalidRequest when the caller's hashes do not fit together or not to
+// isl_tokens. REQUIRES: block_size_tokens > 0.
 absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
-                                                uint32_t block_size_tokens, PromptBuffers* buffers);
+                                                uint32_t block_size_tokens, PromptBuffers* buffers,
+                                                PhaseTimer* timer);
 
 // What can be checked of a request without knowing its partition: overrides and expected output.
 absl::Status ValidateRequest(const RouteRequest& request);

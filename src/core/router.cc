@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "core/dump_cursor.h"
 #include "core/partition_directory.h"
+#include "core/phase_timer.h"
 #include "core/prompt.h"
 #include "core/schedule/candidate_detail.h"
 #include "core/schedule/effective_weights.h"
@@ -125,8 +126,11 @@ RouterConfig Checked(RouterConfig config) {
 }  // namespace
 
 struct Router::Impl {
-  Impl(RouterConfig checked_config, DecisionSink* decision_sink)
-      : config(std::move(checked_config)), sink(decision_sink), directory(config) {}
+  Impl(RouterConfig checked_config, DecisionSink* decision_sink, PhaseObserver* phase_observer)
+      : config(std::move(checked_config)),
+        sink(decision_sink),
+        phases(phase_observer),
+        directory(config) {}
 
   absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
     return FindPartition(request.model_name, request.routing_group);
@@ -155,24 +159,28 @@ struct Router::Impl {
 
   const RouterConfig config;
   DecisionSink* const sink;
+  PhaseObserver* const phases;
   PartitionDirectory directory;
 };
 
-Router::Router(RouterConfig config, DecisionSink* sink)
-    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink)) {}
+Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases)
+    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink, phases)) {}
 
 Router::~Router() = default;
 
 absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, MonotonicTime now) {
+  PhaseTimer timer(impl_->phases);
   KVR_RETURN_IF_ERROR(ValidateRequest(request));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
 
   // identify
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  KVR_ASSIGN_OR_RETURN(
+      const IdentifiedPrompt prompt,
+      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &timer));
   // overlap
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  timer.End(DecisionPhase::kFindMatches);
   // eligible
   const EligibilityFilter eligible(request);
   // score and book: one critical section
@@ -188,22 +196,27 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
                             .list_filtered = impl_->ListsFiltered(),
                             .expected_output_tokens = request.expected_output_tokens},
                            &scratch->candidates, now));
+  timer.End(DecisionPhase::kScheduling);
   // report
   RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  timer.Finish();
   impl_->Report(request, decision);
   return Submission(std::move(decision));
 }
 
 absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, MonotonicTime now) {
+  PhaseTimer timer(impl_->phases);
   const RouteRequest& route = request.route;
   KVR_RETURN_IF_ERROR(ValidateRequest(route));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(route));
   ScratchLease scratch;
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(route, partition->block_size_tokens(), &scratch->prompt));
+  KVR_ASSIGN_OR_RETURN(
+      const IdentifiedPrompt prompt,
+      IdentifyPrompt(route, partition->block_size_tokens(), &scratch->prompt, &timer));
   KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
                        StatedOverlapBlocks(request, prompt));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  timer.End(DecisionPhase::kFindMatches);
   const EligibilityFilter only_target(request.target);
   EffectiveWeights weights = ResolveWeights(impl_->config.scheduler, route.overrides);
   if (request.effective_prefill_tokens) weights.track_prefill_tokens = true;
@@ -221,7 +234,9 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                           .expected_output_tokens = route.expected_output_tokens,
                                           .stated_overlap_blocks = stated_overlap_blocks},
                                          &scratch->candidates, now));
+  timer.End(DecisionPhase::kScheduling);
   RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  timer.Finish();
   impl_->Report(route, decision);
   return decision;
 }
@@ -293,8 +308,10 @@ absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteReques
   KVR_RETURN_IF_ERROR(ValidateRequest(request));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  PhaseTimer untimed(nullptr);  // looking only
+  KVR_ASSIGN_OR_RETURN(
+      const IdentifiedPrompt prompt,
+      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &untimed));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
   std::vector<TargetOverlap> overlaps;
   for (const OverlapMatch& match : scratch->overlaps) {
@@ -308,8 +325,10 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
   KVR_RETURN_IF_ERROR(ValidateRequest(request));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt));
+  PhaseTimer untimed(nullptr);  // looking only
+  KVR_ASSIGN_OR_RETURN(
+      const IdentifiedPrompt prompt,
+      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &untimed));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
   return partition->scheduler().PotentialLoads(
       {.weights = ResolveWeights(impl_->config.scheduler, request.overrides),

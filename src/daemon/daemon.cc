@@ -38,7 +38,7 @@ struct Daemon::Timers {
 Daemon::Daemon(DaemonConfig config)
     : config_(std::move(config)),
       metrics_(config_.metrics),
-      router_(config_.router, &metrics_),
+      router_(config_.router, &metrics_, &metrics_),
       service_(config_.service, &router_, &SteadyClock()),
       workers_(&router_),
       selection_workers_(&workers_),

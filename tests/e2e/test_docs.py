@@ -7,7 +7,7 @@ import subprocess
 from conftest import ROOT, live_events, wait_for
 
 CONSTANT_LABELS = {'C': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint'],
-                   'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id']}
+                   'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id'], 'I': ['router_id']}
 
 
 def catalogue():
@@ -36,7 +36,7 @@ def test_generated_pages_are_up_to_date():
 def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
     engine = new_engine()
     daemon = start()
-    daemon.register(1, events=live_events(engine.endpoint))
+    daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     wait_for('feed', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1'))
     daemon.route([1, 2, 3, 4, 5], 'r')
     scrape = daemon.metrics()

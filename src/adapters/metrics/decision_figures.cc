@@ -1,7 +1,6 @@
 #include "adapters/metrics/decision_figures.h"
 
 #include <string>
-#include <vector>
 
 namespace kvrouter {
 namespace {
@@ -14,17 +13,7 @@ MetricLabels TypeLabel(WorkerRole role) {
   return {{"worker_type", std::string(WorkerTypeLabel(role))}};
 }
 
-std::vector<double> BoundsOf(Metric metric) {
-  const auto bounds = InfoOf(metric).bounds;
-  return {bounds.begin(), bounds.end()};
-}
-
 }  // namespace
-
-DecisionFigures::DecisionFigures()
-    : hit_rate_(BoundsOf(Metric::kHitRate)),
-      blocks_lost_{prometheus::Histogram(BoundsOf(Metric::kOverlapBlocksLost)),
-                   prometheus::Histogram(BoundsOf(Metric::kOverlapBlocksLost))} {}
 
 void DecisionFigures::Count(const RouteDecision& decision) {
   if (!decision.booked) {
@@ -32,6 +21,7 @@ void DecisionFigures::Count(const RouteDecision& decision) {
     return;
   }
   decisions_[static_cast<size_t>(decision.reason)].Increment();
+  input_tokens_.Observe(static_cast<double>(decision.isl_tokens));
   if (decision.isl_blocks == 0) return;
   const auto isl_blocks = static_cast<double>(decision.isl_blocks);
   hit_rate_.Observe(decision.effective_overlap_blocks / isl_blocks);
@@ -73,6 +63,8 @@ void DecisionFigures::ShowRegret(MetricFamilies* out) const {
 }
 
 void DecisionFigures::ShowDecisions(MetricFamilies* out) const {
+  out->Open(Metric::kInputSequenceTokens);
+  out->AddHistogram(input_tokens_.Collect());
   out->Open(Metric::kDecisions);
   for (size_t i = 0; i < decisions_.size(); ++i) {
     out->Add(decisions_[i].Value(),

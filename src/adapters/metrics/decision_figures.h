@@ -2,10 +2,10 @@
 #define KVROUTER_ADAPTERS_METRICS_DECISION_FIGURES_H_
 
 #include <prometheus/counter.h>
-#include <prometheus/histogram.h>
 
 #include <array>
 
+#include "adapters/metrics/atomic_histogram.h"
 #include "adapters/metrics/metric_families.h"
 #include "kvrouter/decision.h"
 
@@ -22,8 +22,6 @@ namespace kvrouter {
 // Thread safety: thread-safe.
 class DecisionFigures {
  public:
-  DecisionFigures();
-
   void Count(const RouteDecision& decision);
 
   void ShowHits(MetricFamilies* out) const;
@@ -31,7 +29,7 @@ class DecisionFigures {
   void ShowDecisions(MetricFamilies* out) const;
 
  private:
-  prometheus::Histogram hit_rate_;
+  AtomicHistogram hit_rate_{Metric::kHitRate};
   prometheus::Counter overlap_blocks_;
   prometheus::Counter isl_blocks_;
   prometheus::Counter overlap_tokens_;
@@ -40,7 +38,10 @@ class DecisionFigures {
   prometheus::Counter best_overlap_tokens_;
   prometheus::Counter regret_blocks_;
   std::array<prometheus::Counter, 2> non_max_selections_;  // by worker type
-  std::array<prometheus::Histogram, 2> blocks_lost_;       // by worker type
+  std::array<AtomicHistogram, 2> blocks_lost_{
+      AtomicHistogram(Metric::kOverlapBlocksLost),
+      AtomicHistogram(Metric::kOverlapBlocksLost)};  // by worker type
+  AtomicHistogram input_tokens_{Metric::kInputSequenceTokens};
   prometheus::Counter advice_;
   std::array<prometheus::Counter, kDecisionReasonCount> decisions_;
 };

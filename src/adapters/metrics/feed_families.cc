@@ -39,7 +39,8 @@ constexpr std::array<FeedState, 5> kFeedStates = {FeedState::kNone, FeedState::k
 
 }  // namespace
 
-void ShowEvents(const FeedMonitor::AppliedCounts& applied, MetricFamilies* out) {
+void ShowEvents(const FeedMonitor::AppliedCounts& applied, const FeedCounters& totals,
+                MetricFamilies* out) {
   out->Open(Metric::kEventsApplied);
   for (size_t kind = 0; kind < kEventKinds.size(); ++kind) {
     for (size_t status = 0; status < kApplyStatusCount; ++status) {
@@ -54,6 +55,7 @@ void ShowEvents(const FeedMonitor::AppliedCounts& applied, MetricFamilies* out) 
   out->Open(Metric::kEventWarnings);
   out->Add(applied.duplicate_store_events, {{"warning_kind", "duplicate_store"}});
   out->Show(Metric::kOrphanBlocks, applied.orphan_blocks);
+  out->Show(Metric::kZmqIngressBatches, totals.batches_applied);
 }
 
 void ShowFeeds(const FeedCounters& totals, MetricFamilies* out) {

@@ -13,9 +13,13 @@ using enum Weighting;
 using enum MetricOrigin;
 
 constexpr std::string_view kBooks = "When a request books, once, whatever the door.";
+constexpr std::string_view kDecides = "With every decision, advice included.";
 constexpr std::string_view kWorkerLabels = "worker_id, dp_rank, worker_type";
+constexpr std::string_view kQueueLabels = "model, worker_type, policy_class";
+constexpr std::string_view kQueueMoves = "Not yet: requests do not wait.";
 constexpr std::string_view kPartitionLabels = "model, routing_group";
 constexpr std::string_view kWithBookings = "With every booking and every report on one.";
+constexpr std::string_view kWorkersChange = "When workers come, change and go.";
 constexpr std::string_view kWithEvents = "With the cache events applied.";
 
 // clang-format off
@@ -81,6 +85,34 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "Overlap given up by each request that non_max_overlap_selections_total counts.",
  .moves = "When such a request books."},
 
+// ---- Where a decision's time goes ----
+{.metric = Metric::kOverheadBlockHashing, .name = "dynamo_router_overhead_block_hashing_ms",
+ .type = kHistogram, .constant = kRouterIdOnly, .unit = "milliseconds", .weighting = kEach,
+ .origin = kDynamo, .bounds = kComputeMsBounds,
+ .meaning = "Hashing a prompt's tokens block by block.",
+ .moves = "With every decision for a prompt of tokens, advice included."},
+{.metric = Metric::kOverheadSequenceHashing, .name = "dynamo_router_overhead_seq_hashing_ms",
+ .type = kHistogram, .constant = kRouterIdOnly, .unit = "milliseconds", .weighting = kEach,
+ .origin = kDynamo, .bounds = kComputeMsBounds,
+ .meaning = "Chaining a prompt's block hashes.",
+ .moves = "With every decision for a prompt without sequence hashes, advice included."},
+{.metric = Metric::kOverheadFindMatches, .name = "dynamo_router_overhead_indexer_find_matches_ms",
+ .type = kHistogram, .constant = kRouterIdOnly, .unit = "milliseconds", .weighting = kEach,
+ .origin = kDynamo, .bounds = kAsyncMsBounds,
+ .meaning = "Finding how much of the prompt each worker holds.",
+ .moves = kDecides},
+{.metric = Metric::kOverheadScheduling, .name = "dynamo_router_overhead_scheduling_ms",
+ .type = kHistogram, .constant = kRouterIdOnly, .unit = "milliseconds", .weighting = kEach,
+ .origin = kDynamo, .bounds = kAsyncMsBounds,
+ .meaning = "Waiting for the scheduler of the partition, computing costs, picking and booking.",
+ .moves = kDecides},
+{.metric = Metric::kOverheadTotal, .name = "dynamo_router_overhead_total_ms",
+ .type = kHistogram, .constant = kRouterIdOnly, .unit = "milliseconds", .weighting = kEach,
+ .origin = kDynamo, .bounds = kAsyncMsBounds,
+ .meaning = "The whole decision, from the call into the core until it stands; reading the request "
+            "and writing the answer are not in it.",
+ .moves = kDecides},
+
 // ---- Requests ----
 {.metric = Metric::kRequestsStarted, .name = "dynamo_component_router_requests_started_total",
  .type = kCounter, .constant = kRouter, .unit = "requests", .weighting = kRequest,
@@ -93,6 +125,11 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "Booked requests that ended: freed, expired, or lost with their worker.",
  .moves = "When the caller frees the request, or when it is found to have expired or to have lost "
           "its worker."},
+{.metric = Metric::kInputSequenceTokens,
+ .name = "dynamo_component_router_input_sequence_tokens", .type = kHistogram, .constant = kRouter,
+ .unit = "tokens", .weighting = kRequest, .origin = kDynamo, .bounds = kInputTokensBounds,
+ .meaning = "Prompt length of each booked request.",
+ .moves = kBooks},
 {.metric = Metric::kDecisions, .name = "kvrouter_decisions_total", .type = kCounter,
  .labels = "reason", .unit = "requests", .weighting = kRequest, .origin = kOurs,
  .meaning = "Booked decisions by reason; one per request.",
@@ -153,12 +190,18 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "Blocks of stores whose parent block was unknown, so that they could not be placed.",
  .moves = "With every such store."},
 
+{.metric = Metric::kZmqIngressBatches,
+ .name = "dynamo_component_router_kv_zmq_ingress_batches_total", .type = kCounter,
+ .constant = kComponent, .unit = "batches", .weighting = kEach, .origin = kDynamo,
+ .meaning = "As kvrouter_feed_batches_applied_total, under Dynamo's name.",
+ .moves = "With every batch of an engine's socket that is handed on."},
+
 // ---- Workers ----
 {.metric = Metric::kWorkerRegistered, .name = "dynamo_component_router_worker_registered",
  .type = kGauge, .labels = "router_worker_id, dp_rank, worker_type", .constant = kComponent,
  .unit = "flag", .weighting = kLevel, .origin = kDynamo,
  .meaning = "1 for each rank of a registered worker; the series ends with it.",
- .moves = "When workers come and go."},
+ .moves = kWorkersChange},
 {.metric = Metric::kWorkerActiveDecodeBlocks, .name = "dynamo_frontend_worker_active_decode_blocks",
  .type = kGauge, .labels = kWorkerLabels, .unit = "blocks", .weighting = kLevel,
  .origin = kDynamo,
@@ -182,6 +225,43 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = kWorkerLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
  .meaning = "Distinct blocks the index believes the worker holds.",
  .moves = kWithEvents},
+
+// ---- Models ----
+{.metric = Metric::kQueuePendingRequests, .name = "dynamo_frontend_router_queue_pending_requests",
+ .type = kGauge, .labels = kQueueLabels, .unit = "requests", .weighting = kLevel,
+ .origin = kDynamo,
+ .meaning = "Requests that wait for a worker. 0: there is no queue yet.",
+ .moves = kQueueMoves},
+{.metric = Metric::kQueuePendingIslTokens,
+ .name = "dynamo_frontend_router_queue_pending_isl_tokens", .type = kGauge,
+ .labels = kQueueLabels, .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
+ .meaning = "Prompt tokens of requests that wait. 0: there is no queue yet.",
+ .moves = kQueueMoves},
+{.metric = Metric::kQueuePendingCachedTokens,
+ .name = "dynamo_frontend_router_queue_pending_cached_tokens", .type = kGauge,
+ .labels = kQueueLabels, .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
+ .meaning = "Cached prompt tokens of requests that wait. 0: there is no queue yet.",
+ .moves = kQueueMoves},
+{.metric = Metric::kQueueBackpressure,
+ .name = "dynamo_frontend_router_queue_backpressure_total", .type = kCounter,
+ .labels = "model, worker_type, policy_class, reason", .unit = "requests",
+ .weighting = kRequest, .origin = kDynamo,
+ .meaning = "Requests refused because a queue was full, by the limit met. 0: there is no queue "
+            "yet.",
+ .moves = kQueueMoves},
+{.metric = Metric::kModelTotalKvBlocks, .name = "dynamo_frontend_model_total_kv_blocks",
+ .type = kGauge, .labels = "model", .unit = "blocks", .weighting = kLevel, .origin = kDynamo,
+ .meaning = "KV blocks of a rank, the most that any worker of the model stated; none if none did.",
+ .moves = kWorkersChange},
+{.metric = Metric::kModelMaxNumBatchedTokens,
+ .name = "dynamo_frontend_model_max_num_batched_tokens", .type = kGauge, .labels = "model",
+ .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
+ .meaning = "Tokens of a batch, the most that any worker of the model stated; none if none did.",
+ .moves = kWorkersChange},
+{.metric = Metric::kModelKvCacheBlockSize, .name = "dynamo_frontend_model_kv_cache_block_size",
+ .type = kGauge, .labels = "model", .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
+ .meaning = "Tokens of a KV block, the most of any worker of the model.",
+ .moves = kWorkersChange},
 
 // ---- Partitions ----
 {.metric = Metric::kBookings, .name = "kvrouter_bookings", .type = kGauge,

@@ -26,9 +26,16 @@ enum class Metric : uint8_t {
   kRegretBlocks,
   kNonMaxOverlapSelections,
   kOverlapBlocksLost,
+  // Where a decision's time goes
+  kOverheadBlockHashing,
+  kOverheadSequenceHashing,
+  kOverheadFindMatches,
+  kOverheadScheduling,
+  kOverheadTotal,
   // Requests
   kRequestsStarted,
   kRequestsFinished,
+  kInputSequenceTokens,
   kDecisions,
   kAdvice,
   kBookingsExpired,
@@ -43,6 +50,7 @@ enum class Metric : uint8_t {
   kEventsApplied,
   kEventWarnings,
   kOrphanBlocks,
+  kZmqIngressBatches,
   // Workers
   kWorkerRegistered,
   kWorkerActiveDecodeBlocks,
@@ -50,6 +58,14 @@ enum class Metric : uint8_t {
   kWorkerActiveRequests,
   kWorkerDraining,
   kWorkerIndexBlocks,
+  // Models
+  kQueuePendingRequests,
+  kQueuePendingIslTokens,
+  kQueuePendingCachedTokens,
+  kQueueBackpressure,
+  kModelTotalKvBlocks,
+  kModelMaxNumBatchedTokens,
+  kModelKvCacheBlockSize,
   // Partitions
   kBookings,
   kIndexBlocks,
@@ -96,8 +112,8 @@ inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kProcessThrea
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram };
 std::string_view MetricTypeName(MetricType type);
 
-// Constant labels: those of a Dynamo component, or these and router_id.
-enum class ConstantLabels : uint8_t { kNone, kComponent, kRouter };
+// Constant labels: those of a Dynamo component, these and router_id, or router_id alone.
+enum class ConstantLabels : uint8_t { kNone, kComponent, kRouter, kRouterIdOnly };
 
 // What one step of a counter or one observation stands for, that is: what a rate or a mean over the
 // family is weighted by. A ratio of counters has the weighting of its denominator.

@@ -67,6 +67,9 @@ void MetricFamilies::Open(const MetricInfo& info) {
     case ConstantLabels::kRouter:
       constant_of_open_ = &constant_->router;
       break;
+    case ConstantLabels::kRouterIdOnly:
+      constant_of_open_ = &constant_->router_id;
+      break;
   }
   families_.push_back({.name = std::string(info.name),
                        .help = HelpText(info),

@@ -24,6 +24,7 @@ class MetricFamilies {
   struct LabelSets {
     MetricLabels component;  // dynamo_namespace, dynamo_component, dynamo_endpoint
     MetricLabels router;     // these and router_id
+    MetricLabels router_id;
   };
   explicit MetricFamilies(const LabelSets* constant) : constant_(constant) {}
 

@@ -14,6 +14,8 @@ std::string_view ConstantLabelsName(ConstantLabels labels) {
       return "C";
     case ConstantLabels::kRouter:
       return "R";
+    case ConstantLabels::kRouterIdOnly:
+      return "I";
   }
   return "";
 }

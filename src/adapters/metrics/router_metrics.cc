@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/metric_families.h"
+#include "adapters/metrics/overhead_figures.h"
 #include "adapters/metrics/scraped_families.h"
 
 namespace kvrouter {
@@ -25,13 +27,14 @@ std::string HostId() {
 }
 
 MetricFamilies::LabelSets ConstantLabelsOf(const MetricsConfig& config) {
-  const MetricLabels component = {{"dynamo_namespace", config.dynamo_namespace},
+  const MetricLabels component = {{"dynamo_namespace", ValidUtf8(config.dynamo_namespace)},
                                   {"dynamo_component", "router"},
                                   {"dynamo_endpoint", "generate"}};
+  const MetricLabels router_id = {
+      {"router_id", config.router_id.empty() ? HostId() : ValidUtf8(config.router_id)}};
   MetricLabels router = component;
-  router.push_back({"router_id", config.router_id.empty() ? HostId() : config.router_id});
-  for (auto& label : router) label.value = ValidUtf8(std::move(label.value));
-  return {.component = {router.begin(), router.end() - 1}, .router = router};
+  router.insert(router.end(), router_id.begin(), router_id.end());
+  return {.component = component, .router = router, .router_id = router_id};
 }
 
 // Of registered workers only: a source may still be closing the socket of one that has left.
@@ -58,6 +61,7 @@ struct RouterMetrics::Impl {
   const MetricFamilies::LabelSets constant_labels;
   Sources sources;
   DecisionFigures decisions;
+  OverheadFigures overhead;
 };
 
 RouterMetrics::RouterMetrics(MetricsConfig config) : impl_(std::make_unique<Impl>(config)) {}
@@ -69,6 +73,12 @@ void RouterMetrics::OnDecision(const RouteRequest& /*request*/, const RouteDecis
   impl_->decisions.Count(decision);
 }
 
+MonotonicTime RouterMetrics::ReadClock() const {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
+void RouterMetrics::OnPhases(const PhaseTimes& times) { impl_->overhead.Observe(times); }
+
 std::string RouterMetrics::Text() const {
   const Sources& from = impl_->sources;
   const auto partitions =
@@ -78,11 +88,14 @@ std::string RouterMetrics::Text() const {
   MetricFamilies out(&impl_->constant_labels);
   impl_->decisions.ShowHits(&out);
   impl_->decisions.ShowRegret(&out);
+  impl_->overhead.Show(&out);
   impl_->decisions.ShowDecisions(&out);
   ShowService(from.service != nullptr ? from.service->Counters() : ServiceCounters{},
               from.workers != nullptr ? from.workers->Refused() : RefusalCounts::ByReason{}, &out);
-  ShowEvents(applied, &out);
+  ShowEvents(applied, feed_totals, &out);
   ShowWorkers(partitions, &out);
+  ShowQueues(partitions, &out);
+  ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);
   ShowFeeds(feed_totals, &out);
   ShowFeedStates(CurrentReports(from), &out);

@@ -8,6 +8,7 @@
 
 #include "adapters/metrics/http_figures.h"
 #include "kvrouter/decision_sink.h"
+#include "kvrouter/phase_observer.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/routing_service.h"
@@ -22,12 +23,13 @@ struct MetricsConfig {
 };
 
 // The figures of the daemon as Prometheus sees them. Names, help texts and buckets are in
-// metric_catalogue.cc; what decisions leave is in decision_figures.h; everything else is read from
+// metric_catalogue.cc; what decisions leave is in decision_figures.h and
+// overhead_figures.h; everything else is read from
 // the sources below at each scrape (scraped_families.h), so that no series outlives its worker.
 // Every family is present, at 0 where it has no labels of workers, before the first request.
 //
-// Thread safety: OnDecision and Text are thread-safe. SetSources: once, before the first Text.
-class RouterMetrics final : public DecisionSink {
+// Thread safety: what the router calls and Text are thread-safe. SetSources: once, before the first Text.
+class RouterMetrics final : public DecisionSink, public PhaseObserver {
  public:
   explicit RouterMetrics(MetricsConfig config);
   ~RouterMetrics() override;
@@ -44,6 +46,10 @@ class RouterMetrics final : public DecisionSink {
   void SetSources(Sources sources);
 
   void OnDecision(const RouteRequest& request, const RouteDecision& decision) override;
+
+  // Times the steps of decisions with std::chrono::steady_clock.
+  MonotonicTime ReadClock() const override;
+  void OnPhases(const PhaseTimes& times) override;
 
   // Prometheus text exposition format 0.0.4.
   std::string Text() const;

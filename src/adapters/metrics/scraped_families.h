@@ -23,8 +23,12 @@ void ShowService(const ServiceCounters& counters,
 // Ranks of workers, then partitions. Those of partitions without workers and bookings are left out.
 void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+// Models: what waits for a worker, and what the workers of a model said of themselves.
+void ShowQueues(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+void ShowModels(const std::vector<WorkerSpec>& workers, MetricFamilies* out);
 // Events that reached the index, what the feeds went through, and the state each is in.
-void ShowEvents(const FeedMonitor::AppliedCounts& applied, MetricFamilies* out);
+void ShowEvents(const FeedMonitor::AppliedCounts& applied, const FeedCounters& totals,
+                MetricFamilies* out);
 void ShowFeeds(const FeedCounters& totals, MetricFamilies* out);
 void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out);
 void ShowHttp(const HttpFigures& http, MetricFamilies* out);

@@ -23,8 +23,8 @@ MetricInfo Family(std::string_view name, MetricType type,
           .moves = "Never."};
 }
 
-const MetricFamilies::LabelSets kLabelSets = {.component = {{"c", "1"}},
-                                              .router = {{"c", "1"}, {"r", "2"}}};
+const MetricFamilies::LabelSets kLabelSets = {
+    .component = {{"c", "1"}}, .router = {{"c", "1"}, {"r", "2"}}, .router_id = {{"r", "2"}}};
 
 TEST(MetricFamiliesTest, FamilyWithoutSeriesStillShowsItself) {
   MetricFamilies families(&kLabelSets);
@@ -42,11 +42,14 @@ TEST(MetricFamiliesTest, ConstantLabelsComeFirstAndEndWithTheirFamily) {
   families.Add(1.0, {{"own", "x"}});
   families.Open(Family("b", MetricType::kGauge, ConstantLabels::kComponent));
   families.Add(1.0);
+  families.Open(Family("e", MetricType::kGauge, ConstantLabels::kRouterIdOnly));
+  families.Add(1.0);
   families.Open(Family("d", MetricType::kGauge));
   families.Add(1.0);
   const std::string text = families.Text();
   EXPECT_THAT(text, HasSubstr("\na{c=\"1\",r=\"2\",own=\"x\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nb{c=\"1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\ne{r=\"2\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nd 1\n"));
 }
 

@@ -5,17 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
+#include "adapters/metrics/atomic_histogram.h"
 #include "adapters/metrics/metric_catalogue.h"
 
 namespace kvrouter {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -255,11 +260,116 @@ TEST(RouterMetricsTest, EventsHaveEveryKindWithEveryStatusOfDynamo) {
   }
 }
 
+// The finite bucket bounds of a family as its page shows them.
+std::vector<std::string> BoundsShown(const Scrape& scrape, const std::string& name) {
+  std::vector<double> bounds;
+  for (const auto& [key, value] : scrape.series) {
+    const size_t at = key.find("le=\"");
+    if (!key.starts_with(name + "_bucket{") || key.find("+Inf") != std::string::npos) continue;
+    bounds.push_back(std::stod(key.substr(at + 4)));
+  }
+  std::sort(bounds.begin(), bounds.end());
+  std::vector<std::string> texts;
+  for (const double bound : bounds) texts.push_back(fmt::format("{:g}", bound));
+  return texts;
+}
+
+TEST(RouterMetricsTest, BucketsAreDynamos) {
+  const Scrape scrape{RouterMetrics({})};
+  EXPECT_THAT(BoundsShown(scrape, "dynamo_component_router_input_sequence_tokens"),
+              ElementsAre("0", "100", "210", "430", "870", "1800", "3600", "7400", "15000", "31000",
+                          "63000", "130000"));
+  for (const char* step : {"block_hashing", "seq_hashing"}) {
+    EXPECT_THAT(BoundsShown(scrape, fmt::format("dynamo_router_overhead_{}_ms", step)),
+                ElementsAre("0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064", "0.128",
+                            "0.256", "0.512", "1.024", "2.048", "4.096", "8.192", "16.384"));
+  }
+  for (const char* step : {"indexer_find_matches", "scheduling", "total"}) {
+    EXPECT_THAT(BoundsShown(scrape, fmt::format("dynamo_router_overhead_{}_ms", step)),
+                ElementsAre("0.01", "0.03", "0.09", "0.27", "0.81", "2.43", "7.29", "21.87",
+                            "65.61", "196.83", "590.49", "1771.47", "5314.41", "15943.2", "47829.7",
+                            "143489", "430467"));
+  }
+}
+
+TEST(RouterMetricsTest, OverheadIsObservedInMillisecondsStepByStep) {
+  RouterMetrics metrics({.dynamo_namespace = "prod", .router_id = "42", .version = ""});
+  PhaseTimes times;
+  times.phases = {std::chrono::microseconds(3), std::nullopt, std::chrono::microseconds(20),
+                  std::chrono::microseconds(500)};
+  times.total = std::chrono::microseconds(600);
+  metrics.OnPhases(times);
+  const Scrape scrape(metrics);
+  const auto of = [&scrape](const char* step, const char* figure) {
+    return scrape.Value(fmt::format("dynamo_router_overhead_{}_ms_{}", step, figure),
+                        {"{router_id=\"42\"}"});
+  };
+  EXPECT_DOUBLE_EQ(of("block_hashing", "sum"), 0.003);
+  EXPECT_EQ(of("seq_hashing", "count"), 0) << "the caller did it";
+  EXPECT_DOUBLE_EQ(of("indexer_find_matches", "sum"), 0.02);
+  EXPECT_DOUBLE_EQ(of("scheduling", "sum"), 0.5);
+  EXPECT_DOUBLE_EQ(of("total", "sum"), 0.6);
+  EXPECT_EQ(of("total", "count"), 1);
+  EXPECT_EQ(scrape.Value("dynamo_router_overhead_block_hashing_ms_bucket", {"le=\"0.002\""}), 0);
+  EXPECT_EQ(scrape.Value("dynamo_router_overhead_block_hashing_ms_bucket", {"le=\"0.004\""}), 1);
+}
+
+TEST(RouterMetricsTest, InputSequenceTokensAreThoseOfBookedRequests) {
+  RouterMetrics metrics({});
+  RouteDecision advice = Booked(100, 0);
+  advice.booked = false;
+  metrics.OnDecision({}, Booked(100, 0));  // 1600 tokens
+  metrics.OnDecision({}, Booked(0, 0));
+  metrics.OnDecision({}, advice);
+  const Scrape scrape(metrics);
+  const std::string name = "dynamo_component_router_input_sequence_tokens";
+  EXPECT_EQ(scrape.Value(name + "_count"), 2);
+  EXPECT_EQ(scrape.Value(name + "_sum"), 1600);
+  EXPECT_EQ(scrape.Value(name + "_bucket", {"le=\"0\""}), 1);
+  EXPECT_EQ(scrape.Value(name + "_bucket", {"le=\"870\""}), 1);
+  EXPECT_EQ(scrape.Value(name + "_bucket", {"le=\"1800\""}), 2);
+}
+
+TEST(AtomicHistogramTest, BoundsAreInclusiveAndWhatIsBeyondThemCountsToo) {
+  constexpr std::array<double, 2> kBounds = {1, 2};
+  AtomicHistogram histogram(kBounds);
+  for (const double value : {-1.0, 1.0, 1.5, 2.0, 2.5}) histogram.Observe(value);
+  const auto collected = histogram.Collect().histogram;
+  ASSERT_EQ(collected.bucket.size(), 3u);
+  EXPECT_EQ(collected.bucket[0].cumulative_count, 2u);
+  EXPECT_EQ(collected.bucket[1].cumulative_count, 4u);
+  EXPECT_EQ(collected.bucket[2].cumulative_count, 5u);
+  EXPECT_TRUE(std::isinf(collected.bucket[2].upper_bound));
+  EXPECT_EQ(collected.sample_count, 5u);
+  EXPECT_EQ(collected.sample_sum, 6);
+}
+
+TEST(AtomicHistogramTest, NoObservationIsLostBetweenThreads) {
+  constexpr std::array<double, 1> kBounds = {1};
+  constexpr int kEach = 20'000;
+  AtomicHistogram histogram(kBounds);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&histogram, t] {
+        for (int i = 0; i < kEach; ++i) histogram.Observe(t % 2 == 0 ? 1 : 3);
+      });
+    }
+  }
+  const auto collected = histogram.Collect().histogram;
+  EXPECT_EQ(collected.sample_count, 4u * kEach);
+  EXPECT_EQ(collected.bucket[0].cumulative_count, 2u * kEach);
+  EXPECT_EQ(collected.sample_sum, 2 * kEach * (1 + 3));
+}
+
 // With the real core behind it.
 class RouterMetricsSourcesTest : public testing::Test {
  protected:
   RouterMetricsSourcesTest()
-      : metrics_({}), router_({}, &metrics_), service_({}, &router_, &clock_), workers_(&router_) {
+      : metrics_({}),
+        router_({}, &metrics_, &metrics_),
+        service_({}, &router_, &clock_),
+        workers_(&router_) {
     metrics_.SetSources({.router = &router_,
                          .service = &service_,
                          .feeds = &feeds_,
@@ -334,6 +444,42 @@ TEST_F(RouterMetricsSourcesTest, RequestsAndLoadMoveWithBookings) {
                         {R"(method="POST")", R"(route="/select")", R"(status="4xx")"}),
             5);
   EXPECT_EQ(freed.Value("kvrouter_ready"), 1);
+}
+
+TEST_F(RouterMetricsSourcesTest, QueuesAreThereAndEmptyForEveryModelAndPool) {
+  Register(1);
+  Register(2);
+  Register(3, WorkerRole::kPrefill);
+  const Scrape scrape(metrics_);
+  for (const char* type : {"worker_type=\"decode\"", "worker_type=\"prefill\""}) {
+    const std::vector<std::string> pool = {"{model=\"default\"", type, "policy_class=\"default\""};
+    for (const char* what : {"requests", "isl_tokens", "cached_tokens"}) {
+      EXPECT_EQ(scrape.Value(fmt::format("dynamo_frontend_router_queue_pending_{}", what), pool),
+                0);
+    }
+    for (const char* reason :
+         {"request_limit", "raw_isl_token_limit", "cached_token_limit", "do_not_queue"}) {
+      std::vector<std::string> labels = pool;
+      labels.push_back(fmt::format("reason=\"{}\"", reason));
+      EXPECT_EQ(scrape.Value("dynamo_frontend_router_queue_backpressure_total", labels), 0);
+    }
+  }
+}
+
+TEST_F(RouterMetricsSourcesTest, TwoRoutingGroupsOfAModelShareItsSeries) {
+  Register(1);
+  WorkerSpec spec = *workers_.Find(WorkerId{1});
+  spec.id = WorkerId{2};
+  spec.incarnation = Incarnation{};
+  spec.routing_group = "other";
+  spec.total_kv_blocks = 5000;
+  ASSERT_TRUE(workers_.Register(spec).ok());
+  const Scrape scrape(metrics_);
+  EXPECT_EQ(scrape.Value("dynamo_frontend_router_queue_pending_requests"), 0) << "one series";
+  EXPECT_EQ(scrape.Value("dynamo_frontend_model_total_kv_blocks", {"{model=\"default\"}"}), 5000);
+  EXPECT_EQ(scrape.Value("dynamo_frontend_model_kv_cache_block_size", {"{model=\"default\"}"}), 4);
+  EXPECT_THAT(scrape.text, Not(HasSubstr("dynamo_frontend_model_max_num_batched_tokens{")))
+      << "nobody stated it";
 }
 
 TEST_F(RouterMetricsSourcesTest, B16NoSeriesOutlivesItsWorker) {
