@@ -333,16 +333,26 @@ void AddHttp(std::vector<Option>* table) {
                     "All headers of a request together, in bytes; beyond: 431."));
   t.push_back(Whole("http-max-connections", "KVROUTER_HTTP_MAX_CONNECTIONS",
                     FIELD(http.max_connections), 1, 1'000'000,
-                    "Open HTTP connections; further ones are closed at once."));
+                    "Open HTTP connections; beyond, the one that waits longest for a request makes "
+                    "room."));
+  t.push_back(Whole("http-max-header-fields", "KVROUTER_HTTP_MAX_HEADER_FIELDS",
+                    FIELD(http.max_header_fields), 16, 100'000,
+                    "Header fields of a request; beyond: 431."));
+  t.push_back(Whole("http-max-buffered-bytes", "KVROUTER_HTTP_MAX_BUFFERED_BYTES",
+                    FIELD(http.max_buffered_bytes), 1 << 20, uint64_t{1} << 40,
+                    "Request bodies and large answers that all HTTP connections hold together, in "
+                    "bytes; beyond: 503."));
   t.push_back(Whole("http-read-timeout-ms", "KVROUTER_HTTP_READ_TIMEOUT_MS",
                     FIELD(http.read_timeout), 1, kDayMs,
                     "Time for a whole request once its first byte came, in ms."));
   t.push_back(Whole("http-idle-timeout-ms", "KVROUTER_HTTP_IDLE_TIMEOUT_MS",
                     FIELD(http.idle_timeout), 1, kDayMs,
                     "A kept connection without a request for this long is closed, in ms."));
-  t.push_back(Whole("http-write-timeout-ms", "KVROUTER_HTTP_WRITE_TIMEOUT_MS",
-                    FIELD(http.write_timeout), 1, kDayMs,
-                    "A client that takes no byte of its answer for this long is closed, in ms."));
+  t.push_back(
+      Whole("http-write-timeout-ms", "KVROUTER_HTTP_WRITE_TIMEOUT_MS", FIELD(http.write_timeout), 1,
+            kDayMs,
+            "A client that takes less than 64 KiB of its answer, or less than the rest, in this "
+            "time is closed, in ms."));
   t.push_back(Whole("selection-cache-ttl-secs", "KVROUTER_SELECTION_CACHE_TTL_SECS",
                     FIELD(select_cache.ttl), 1, 86'400,
                     "How long the inputs of a /select with an id wait for their booking, in s."));

@@ -65,26 +65,30 @@ void HttpAcceptor::Accept() {
 void HttpAcceptor::OnAccept(ErrorCode error, Tcp::socket socket) {
   if (server_->stopping.load() || !acceptor_.is_open()) return;
   if (error) {  // mostly: no file descriptors left. Trying again at once would spin
+    CountOne(&server_->accept_failures);
+    Evict(server_->connections.TakeLongestWaiting());
     retry_.expires_after(kAcceptRetry);
     retry_.async_wait([this](ErrorCode wait_error) {
       if (!wait_error && acceptor_.is_open()) Accept();
     });
     return;
   }
-  std::shared_ptr<HttpConnection> connection;
-  {
-    MutexLock lock(server_->mu);
-    if (server_->connections.size() < server_->config.max_connections) {
-      connection = std::make_shared<HttpConnection>(server_, std::move(socket));
-      server_->connections.insert(connection);
-    }
-  }
-  if (connection == nullptr) {
-    server_->connections_refused.fetch_add(1, std::memory_order_relaxed);
-  } else {
+  CountOne(&server_->connections_accepted);
+  auto connection = std::make_shared<HttpConnection>(server_, std::move(socket));
+  const HttpConnectionSet::Admission admission = server_->connections.Admit(connection);
+  Evict(admission.evicted);
+  if (admission.admitted) {
     asio::post(connection->executor(), [connection] { connection->Start(); });
+  } else {
+    CountOne(&server_->connections_refused);
   }
   Accept();
+}
+
+void HttpAcceptor::Evict(const std::shared_ptr<HttpConnection>& connection) {
+  if (connection == nullptr) return;
+  CountOne(&server_->connections_evicted);
+  asio::post(connection->executor(), [connection] { connection->Evict(); });
 }
 
 void HttpAcceptor::Close() {

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,6 +33,7 @@ class HttpAcceptor {
   using ErrorCode = boost::system::error_code;
 
   void OnAccept(ErrorCode error, Tcp::socket socket);
+  void Evict(const std::shared_ptr<HttpConnection>& connection);  // null: nothing
 
   boost::asio::io_context* const io_;
   HttpServerState* const server_;

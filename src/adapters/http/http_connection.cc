@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/post.hpp>
+#include <algorithm>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 #include <utility>
 
 #include "adapters/http/http_message.h"
+
+// Receiving, time-outs and the end; answering is in http_connection_answer.cc.
 
 namespace kvrouter {
 namespace {
@@ -17,11 +19,17 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
 constexpr size_t kReadBytes = 16 * 1024;
-constexpr size_t kKeptBufferBytes = 64 * 1024;  // a kept connection gives larger ones back
+constexpr size_t kBodyStepBytes = 256 * 1024;
 // How long a refused client may go on sending before its connection is reset under it.
 constexpr std::chrono::milliseconds kDrainTimeout{1000};
 
 }  // namespace
+
+// A request line with its fields fits, and so does whatever else the parser wants to see whole: the
+// line before a chunk, a trailer.
+size_t HttpConnection::BufferLimit(const HttpServerConfig& config) {
+  return std::max<size_t>(64 * 1024, size_t{2} * config.max_header_bytes);
+}
 
 void HttpConnection::Start() {
   ErrorCode ignored;
@@ -33,10 +41,19 @@ void HttpConnection::Start() {
 
 void HttpConnection::AwaitRequest() {
   phase_ = Phase::kIdle;
+  head_done_ = false;
+  server_->connections.SetWaiting(this);
   if (buffer_.size() > 0) return ReadRequest();
-  if (server_->stopping.load()) return Close();
+  if (server_->stopping.load() || evicted_) return Close();
   ArmReadTimer(server_->config.idle_timeout);
-  StartRead();
+  if (reading_) return;  // since the last answer was awaited
+  buffer_.clear();
+  buffer_.shrink_to_fit();
+  socket_.async_wait(Tcp::socket::wait_read, [self = shared_from_this()](ErrorCode error) {
+    if (self->phase_ != Phase::kIdle) return;
+    if (error) return self->Close();
+    self->ReadRequest();
+  });
 }
 
 void HttpConnection::StartRead() {
@@ -79,154 +96,132 @@ void HttpConnection::ReadRequest() {
 
 void HttpConnection::OnHeader(ErrorCode error) {
   if (phase_ == Phase::kClosed) return;
-  if (error) return Refuse(error);
+  if (error) return OnReadError(error);
+  head_done_ = true;
+  server_->connections.SetBusy(this);
+  if (const auto refusal = RefusalOfHead(parser_->get(), server_->config)) {
+    CountOne(refusal->status == 431 ? &server_->heads_too_large : &server_->malformed);
+    return Refuse(*refusal);
+  }
   if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return ReadBody();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(socket_, asio::buffer(kContinue),
                     [self = shared_from_this()](ErrorCode write_error, size_t) {
                       if (self->phase_ == Phase::kClosed) return;
-                      if (write_error) return self->Refuse(write_error);
+                      if (write_error) return self->OnReadError(write_error);
                       self->ReadBody();
                     });
 }
 
 void HttpConnection::ReadBody() {
-  // Here nothing of it has been received yet, so making room for a reader's padding copies nothing.
-  if (const auto length_bytes = parser_->content_length())
-    parser_->get().body().reserve(*length_bytes + kBodyPaddingBytes);
-  http::async_read(
-      socket_, buffer_, *parser_,
-      [self = shared_from_this()](ErrorCode error, size_t) { self->OnRequest(error); });
+  if (parser_->chunked()) return ReadChunks();
+  const uint64_t length_bytes = parser_->content_length().value_or(0);
+  if (!MakeRoom(length_bytes)) return;
+  if (length_bytes > 0) body_.reserve(length_bytes + kBodyPaddingBytes);
+  const size_t early_bytes = std::min<size_t>(buffer_.size(), length_bytes);
+  body_.assign(static_cast<const char*>(buffer_.data().data()), early_bytes);
+  buffer_.consume(early_bytes);
+  body_received_bytes_ = early_bytes;
+  ReadAnnouncedBody();
 }
 
-void HttpConnection::OnRequest(ErrorCode error) {
-  if (phase_ == Phase::kClosed) return;
-  if (error) return Refuse(error);
+// The string grows with what has come, not with what was announced: its memory is not touched
+// before.
+void HttpConnection::ReadAnnouncedBody() {
+  const size_t length_bytes = parser_->content_length().value_or(0);
+  if (body_received_bytes_ == length_bytes) return OnRequest();
+  body_.resize(std::min(length_bytes, body_received_bytes_ + kBodyStepBytes));
+  socket_.async_read_some(asio::buffer(body_) + body_received_bytes_,
+                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                            if (self->phase_ == Phase::kClosed) return;
+                            if (error) return self->OnReadError(error);
+                            self->body_received_bytes_ += bytes;
+                            self->ReadAnnouncedBody();
+                          });
+}
+
+void HttpConnection::ReadChunks() {
+  if (!MakeRoom(parser_->get().body().size())) return;
+  if (parser_->is_done()) {
+    body_ = std::move(parser_->get().body());
+    return OnRequest();
+  }
+  http::async_read_some(socket_, buffer_, *parser_,
+                        [self = shared_from_this()](ErrorCode error, size_t) {
+                          if (self->phase_ == Phase::kClosed) return;
+                          if (error) return self->OnReadError(error);
+                          self->ReadChunks();
+                        });
+}
+
+// Takes as much of the server's buffers as a body of this many bytes needs; false: refused.
+bool HttpConnection::MakeRoom(uint64_t body_bytes) {
+  const uint64_t more_bytes = body_bytes - body_room_bytes_;
+  if (server_->buffers.TryTake(more_bytes)) {
+    body_room_bytes_ = body_bytes;
+    return true;
+  }
+  CountOne(&server_->bodies_without_room);
+  Refuse(ErrorResponse(503, "too many request bodies and answers are held at this moment"));
+  return false;
+}
+
+void HttpConnection::OnRequest() {
   DisarmReadTimer();
   phase_ = Phase::kAnswering;
-  server_->requests.fetch_add(1, std::memory_order_relaxed);
+  CountOne(&server_->requests);
   Dispatch();
 }
 
-// Says why where the client may still be listening, then closes.
-void HttpConnection::Refuse(ErrorCode error) {
-  DisarmReadTimer();
-  std::optional<HttpResponse> answer;
+void HttpConnection::OnReadError(ErrorCode error) {
   if (read_timed_out_) {
-    answer = ErrorResponse(
-        408, fmt::format("request not complete after {} ms", server_->config.read_timeout.count()));
-  } else {
-    answer = AnswerToReadError(error, server_->config);
-    if (answer) server_->bad_requests.fetch_add(1, std::memory_order_relaxed);
+    return Refuse(ErrorResponse(408, fmt::format("request not complete after {} ms",
+                                                 server_->config.read_timeout.count())));
   }
+  const std::optional<HttpResponse> answer = AnswerToReadError(error, server_->config);
   if (!answer) return Close();  // the client left in the middle
+  CountOne(answer->status == 413   ? &server_->bodies_too_large
+           : answer->status == 431 ? &server_->heads_too_large
+                                   : &server_->malformed);
+  Refuse(*answer);
+}
+
+// Says why where the client may still be listening, then closes.
+void HttpConnection::Refuse(const HttpResponse& answer) {
+  DisarmReadTimer();
+  server_->connections.SetBusy(this);
+  ReturnBody();
   phase_ = Phase::kAnswering;
   keep_alive_ = false;
   answer_complete_ = true;
-  Append(FormatHead(*answer, {.keep_alive = false}));
-  Append(answer->body);
+  Append(FormatHead(answer, {.keep_alive = false}));
+  Append(answer.body);
   WriteMore();
 }
 
-// ---- Answering ----
-
-void HttpConnection::Dispatch() {
-  auto& message = parser_->get();
-  HttpRequest request = ToHttpRequest(&message);
-  keep_alive_ = message.keep_alive();
-  http_1_0_ = message.version() < 11;
-  head_only_ = request.method == "HEAD";
-  answer_complete_ = false;
+void HttpConnection::ReturnBody() {
   parser_.reset();
-
-  exchange_ = std::make_shared<HttpExchange>(
-      [self = shared_from_this()](HttpExchange::Step step, HttpResponse response) {
-        asio::post(self->executor(), [self, step, response = std::move(response)]() mutable {
-          self->OnStep(step, std::move(response));
-        });
-      });
-  CallHandler(server_->routes, &request, MakeResponder(exchange_));
-  if (!exchange_->Finished() && buffer_.size() == 0) StartRead();
+  body_ = std::string();
+  body_received_bytes_ = 0;
+  server_->buffers.Return(std::exchange(body_room_bytes_, 0));
 }
 
-void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
-  if (phase_ != Phase::kAnswering) return;
-  if (server_->stopping.load()) keep_alive_ = false;
-  switch (step) {
-    case HttpExchange::Step::kComplete:
-      Append(FormatHead(response, {.keep_alive = keep_alive_, .http_1_0 = http_1_0_}));
-      if (!head_only_) Append(response.body);
-      answer_complete_ = true;
-      break;
-    case HttpExchange::Step::kBegin:
-      framing_ = http_1_0_ ? BodyFraming::kUntilClose : BodyFraming::kChunked;
-      if (http_1_0_) keep_alive_ = false;
-      Append(FormatHead(response,
-                        {.framing = framing_, .keep_alive = keep_alive_, .http_1_0 = http_1_0_}));
-      [[fallthrough]];
-    case HttpExchange::Step::kWrite:
-      if (head_only_) break;
-      Append(framing_ == BodyFraming::kChunked ? FormatChunk(response.body)
-                                               : std::move(response.body));
-      if (pending_.size() > server_->config.max_unsent_bytes) {
-        server_->streams_overflowed.fetch_add(1, std::memory_order_relaxed);
-        return Close();
-      }
-      break;
-    case HttpExchange::Step::kEnd:
-      if (!head_only_ && framing_ == BodyFraming::kChunked) Append(kLastChunk);
-      answer_complete_ = true;
-      break;
-    case HttpExchange::Step::kAbort:
-      return Close();
-  }
-  WriteMore();
+// ---- The end ----
+
+void HttpConnection::Retire() {
+  if (phase_ == Phase::kIdle || phase_ == Phase::kDraining) Close();
 }
 
-void HttpConnection::WriteMore() {
-  if (writing_) return;
-  if (in_flight_sent_bytes_ == in_flight_.size()) {
-    in_flight_.clear();
-    in_flight_sent_bytes_ = 0;
-    std::swap(in_flight_, pending_);
-    if (in_flight_.empty()) {
-      if (answer_complete_) AnswerSent();
-      return;
-    }
-  }
-  writing_ = true;
-  ArmWriteTimer();
-  socket_.async_write_some(asio::buffer(in_flight_) + in_flight_sent_bytes_,
-                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
-                             self->OnWritten(error, bytes);
-                           });
-}
-
-void HttpConnection::OnWritten(ErrorCode error, size_t bytes) {
-  writing_ = false;
-  ++write_timer_round_;
-  write_timer_.cancel();
-  if (phase_ == Phase::kClosed) return;
-  if (error) return Close();
-  in_flight_sent_bytes_ += bytes;
-  WriteMore();
-}
-
-void HttpConnection::AnswerSent() {
-  if (exchange_ != nullptr) exchange_->Detach();
-  exchange_.reset();
-  answer_complete_ = false;
-  if (in_flight_.capacity() > kKeptBufferBytes) in_flight_.shrink_to_fit();
-  if (pending_.capacity() > kKeptBufferBytes) pending_.shrink_to_fit();
-  if (client_done_ && buffer_.size() == 0) return Close();
-  if (!keep_alive_ || server_->stopping.load()) return Drain();
-  AwaitRequest();
+void HttpConnection::Evict() {
+  evicted_ = true;
+  if (!head_done_) Close();
 }
 
 // Closing a socket with unread input resets it, and the reset can overtake the answer: read on
 // until the client closes.
 void HttpConnection::Drain() {
   phase_ = Phase::kDraining;
+  buffer_.clear();
   ErrorCode error;
   socket_.shutdown(Tcp::socket::shutdown_send, error);
   if (error) return Close();
@@ -240,14 +235,12 @@ void HttpConnection::Close() {
   if (exchange_ != nullptr) exchange_->Detach();
   exchange_.reset();
   DisarmReadTimer();
-  ++write_timer_round_;
-  write_timer_.cancel();
+  DisarmWriteTimer();
+  server_->buffers.Return(std::exchange(body_room_bytes_, 0));
+  server_->buffers.Return(std::exchange(answer_room_bytes_, 0));
   ErrorCode ignored;
   socket_.close(ignored);
-  const auto self = shared_from_this();  // the set may hold the last reference
-  MutexLock lock(server_->mu);
-  server_->connections.erase(self);
-  if (server_->connections.empty()) server_->none_left.NotifyAll();
+  server_->connections.Remove(this);
 }
 
 // ---- Time-outs ----
@@ -266,23 +259,31 @@ void HttpConnection::DisarmReadTimer() {
 }
 
 void HttpConnection::OnReadTimeout() {
-  if (phase_ != Phase::kReading) return Close();  // idle, or drained long enough
-  if (read_timed_out_) return Close();
-  server_->timeouts.fetch_add(1, std::memory_order_relaxed);
+  if (phase_ == Phase::kIdle) CountOne(&server_->idle_timeouts);
+  if (phase_ != Phase::kReading || read_timed_out_) return Close();
+  CountOne(head_done_ ? &server_->body_timeouts : &server_->head_timeouts);
   read_timed_out_ = true;
-  ArmReadTimer(kDrainTimeout);  // the cancellation may meet the parser between two reads
+  ArmReadTimer(kDrainTimeout);  // the cancellation may meet the reader between two reads
   ErrorCode ignored;
-  socket_.cancel(ignored);  // the parser's read ends with an error and Refuse says why
+  socket_.cancel(ignored);  // the read ends with an error and OnReadError says why
 }
 
 void HttpConnection::ArmWriteTimer() {
+  write_timer_armed_ = true;
+  progress_bytes_ = 0;
   const uint64_t round = ++write_timer_round_;
   write_timer_.expires_after(server_->config.write_timeout);
   write_timer_.async_wait([self = shared_from_this(), round](ErrorCode error) {
     if (error || round != self->write_timer_round_) return;
-    self->server_->timeouts.fetch_add(1, std::memory_order_relaxed);
+    CountOne(&self->server_->write_timeouts);
     self->Close();
   });
+}
+
+void HttpConnection::DisarmWriteTimer() {
+  write_timer_armed_ = false;
+  ++write_timer_round_;
+  write_timer_.cancel();
 }
 
 }  // namespace kvrouter

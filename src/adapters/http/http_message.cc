@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <exception>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "adapters/http/http_format.h"
@@ -12,6 +15,7 @@
 namespace kvrouter {
 namespace {
 
+namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
 HttpResponse MethodNotAllowed(const HttpRoutes::Methods& methods) {
@@ -25,36 +29,69 @@ HttpResponse MethodNotAllowed(const HttpRoutes::Methods& methods) {
   return answer;
 }
 
+size_t CountFields(const HttpMessage& message, http::field name) {
+  const auto [first, last] = message.equal_range(name);
+  return static_cast<size_t>(std::distance(first, last));
+}
+
 }  // namespace
 
-HttpRequest ToHttpRequest(http::request<http::string_body>* message) {
+std::optional<HttpResponse> RefusalOfHead(const HttpMessage& message,
+                                          const HttpServerConfig& config) {
+  const auto fields = static_cast<size_t>(std::distance(message.begin(), message.end()));
+  if (fields > config.max_header_fields)
+    return ErrorResponse(
+        431, fmt::format("{} header fields, limit {}", fields, config.max_header_fields));
+  const size_t hosts = CountFields(message, http::field::host);
+  if (hosts > 1 || (hosts == 0 && message.version() >= 11))
+    return ErrorResponse(400, fmt::format("malformed request: {} Host fields", hosts));
+  const size_t lengths = CountFields(message, http::field::content_length);
+  if (lengths > 1 || message[http::field::content_length].find(',') != std::string_view::npos)
+    return ErrorResponse(400, "malformed request: Content-Length says it more than once");
+  if (CountFields(message, http::field::transfer_encoding) == 0) return std::nullopt;
+  if (message.version() < 11 || lengths > 0)
+    return ErrorResponse(400,
+                         "malformed request: Transfer-Encoding in HTTP/1.0 or beside a length");
+  if (!beast::iequals(message[http::field::transfer_encoding], "chunked"))
+    return ErrorResponse(501, "Transfer-Encoding must be chunked");
+  return std::nullopt;
+}
+
+HttpRequest ToHttpRequest(const HttpMessage& message, std::string body) {
   HttpRequest request;
-  request.method = std::string(message->method_string());
-  RequestTarget target = SplitTarget({message->target().data(), message->target().size()});
+  request.method = std::string(message.method_string());
+  RequestTarget target = SplitTarget({message.target().data(), message.target().size()});
   request.path = std::move(target.path);
   request.query = std::move(target.query);
-  for (const auto& field : *message) {
+  for (const auto& field : message) {
     std::string name(field.name_string());
     for (char& c : name) {
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     }
     request.headers.emplace_back(std::move(name), std::string(field.value()));
   }
-  request.body = std::move(message->body());
+  request.body = std::move(body);
   return request;
 }
 
-void CallHandler(const HttpRoutes& routes, HttpRequest* request,
+bool CallHandler(const HttpRoutes& routes, HttpRequest* request,
                  const std::shared_ptr<HttpResponder>& responder) {
   const HttpRoutes::Methods* methods = routes.Find(request->path, &request->path_parameters);
-  if (methods == nullptr) return responder->Complete(ErrorResponse(404, "route not found"));
+  if (methods == nullptr) {
+    responder->Complete(ErrorResponse(404, "route not found"));
+    return false;
+  }
   const auto handler = methods->find(request->method == "HEAD" ? "GET" : request->method);
-  if (handler == methods->end()) return responder->Complete(MethodNotAllowed(*methods));
+  if (handler == methods->end()) {
+    responder->Complete(MethodNotAllowed(*methods));
+    return false;
+  }
   try {
     handler->second(*request, responder);
   } catch (const std::exception& e) {  // of a library below the handler
     responder->Complete(ErrorResponse(500, e.what()));
   }
+  return true;
 }
 
 std::optional<HttpResponse> AnswerToReadError(const boost::system::error_code& error,

@@ -7,8 +7,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "adapters/http/http_acceptor.h"
@@ -21,18 +21,7 @@ namespace kvrouter {
 namespace asio = boost::asio;
 
 struct HttpServer::Impl {
-  explicit Impl(HttpServerConfig config)
-      : state{.config = std::move(config),
-              .routes = {},
-              .mu = {},
-              .none_left = {},
-              .connections = {}},
-        acceptor(&io, &state) {}
-
-  std::set<std::shared_ptr<HttpConnection>> Connections() {
-    MutexLock lock(state.mu);
-    return state.connections;
-  }
+  explicit Impl(HttpServerConfig config) : state(std::move(config)), acceptor(&io, &state) {}
 
   HttpServerState state;
   asio::io_context io;
@@ -80,19 +69,11 @@ void HttpServer::Stop(std::chrono::milliseconds grace) {
   HttpServerState& state = impl_->state;
   state.stopping.store(true);
   impl_->acceptor.Close();
-  for (const auto& connection : impl_->Connections()) {
+  for (const auto& connection : state.connections.All()) {
     asio::post(connection->executor(), [connection] { connection->Retire(); });
   }
-  const auto deadline = std::chrono::steady_clock::now() + grace;
-  {
-    MutexLock lock(state.mu);
-    while (!state.connections.empty()) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= std::chrono::nanoseconds(0)) break;
-      state.none_left.WaitFor(state.mu, left);
-    }
-  }
-  for (const auto& connection : impl_->Connections()) {
+  state.connections.WaitUntilEmpty(std::chrono::steady_clock::now() + grace);
+  for (const auto& connection : state.connections.All()) {
     asio::post(connection->executor(), [connection] { connection->Close(); });
   }
   impl_->work.reset();
@@ -102,9 +83,22 @@ void HttpServer::Stop(std::chrono::milliseconds grace) {
 HttpServerCounters HttpServer::Counters() const {
   const HttpServerState& state = impl_->state;
   return {.requests = state.requests.load(),
+          .unrouted = state.unrouted.load(),
+          .connections = state.connections.Size(),
+          .buffered_bytes = state.buffers.Taken(),
+          .connections_accepted = state.connections_accepted.load(),
           .connections_refused = state.connections_refused.load(),
-          .timeouts = state.timeouts.load(),
-          .bad_requests = state.bad_requests.load(),
+          .connections_evicted = state.connections_evicted.load(),
+          .accept_failures = state.accept_failures.load(),
+          .idle_timeouts = state.idle_timeouts.load(),
+          .head_timeouts = state.head_timeouts.load(),
+          .body_timeouts = state.body_timeouts.load(),
+          .write_timeouts = state.write_timeouts.load(),
+          .malformed = state.malformed.load(),
+          .heads_too_large = state.heads_too_large.load(),
+          .bodies_too_large = state.bodies_too_large.load(),
+          .bodies_without_room = state.bodies_without_room.load(),
+          .answers_without_room = state.answers_without_room.load(),
           .streams_overflowed = state.streams_overflowed.load()};
 }
 

@@ -64,21 +64,42 @@ struct HttpServerConfig {
   uint32_t threads = 2;                // so that /live need not wait for a large /metrics page
   uint64_t max_body_bytes = 64ull << 20;
   uint32_t max_header_bytes = 16384;
-  uint32_t max_connections = 1024;                // further ones are closed at once, counted
+  uint32_t max_header_fields = 256;
+  // Beyond it the connection that waits longest for a request makes room; if none waits, the new
+  // one is closed at once.
+  uint32_t max_connections = 1024;
+  // Request bodies and answers of more than kSmallAnswerBytes that all connections hold together;
+  // beyond it 503.
+  uint64_t max_buffered_bytes = 1ull << 30;
   std::chrono::milliseconds read_timeout{10000};  // for a whole request, once its first byte came
   std::chrono::milliseconds idle_timeout{60000};  // between requests of a kept connection
-  std::chrono::milliseconds write_timeout{
-      10000};  // without progress, for a client that does not read
+  // For the next kWriteProgressBytes of an answer, or the rest of it.
+  std::chrono::milliseconds write_timeout{10000};
   uint64_t max_unsent_bytes = 16ull
                               << 20;  // of a stream; the connection is closed beyond it, counted
 };
+inline constexpr size_t kSmallAnswerBytes = 64 * 1024;
+inline constexpr size_t kWriteProgressBytes = 64 * 1024;
 
 struct HttpServerCounters {
-  uint64_t requests = 0;
-  uint64_t connections_refused = 0;
-  uint64_t timeouts = 0;            // read and write; an idle connection that ends is none
-  uint64_t bad_requests = 0;        // malformed, or over a limit
-  uint64_t streams_overflowed = 0;  // closed at max_unsent_bytes
+  uint64_t requests = 0;              // handed to a handler, or unrouted
+  uint64_t unrouted = 0;              // 404 or 405: no handler for it
+  uint64_t connections = 0;           // open now
+  uint64_t buffered_bytes = 0;        // of max_buffered_bytes, now
+  uint64_t connections_accepted = 0;  // including those that were then refused
+  uint64_t connections_refused = 0;   // closed at once: too many, all busy
+  uint64_t connections_evicted = 0;   // closed while they waited for a request, to make room
+  uint64_t accept_failures = 0;       // mostly: no file descriptors left
+  uint64_t idle_timeouts = 0;         // kept connections without a next request
+  uint64_t head_timeouts = 0;         // 408, headers not complete in time
+  uint64_t body_timeouts = 0;         // 408, body not complete in time
+  uint64_t write_timeouts = 0;        // answers the client did not take in time
+  uint64_t malformed = 0;             // 400 or 501, not HTTP/1.1 as we read it
+  uint64_t heads_too_large = 0;       // 431
+  uint64_t bodies_too_large = 0;      // 413
+  uint64_t bodies_without_room = 0;   // 503 for max_buffered_bytes
+  uint64_t answers_without_room = 0;  // the same
+  uint64_t streams_overflowed = 0;    // closed at max_unsent_bytes
 };
 
 // One request of a connection is answered at a time, so pipelined answers keep their order.

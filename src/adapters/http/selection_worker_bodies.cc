@@ -33,6 +33,9 @@ absl::StatusOr<Json> ReadSmallObject(std::string_view body) {
     return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
                      fmt::format("body of {} bytes, limit {}", body.size(), kMaxWorkerBodyBytes));
   }
+  // The library takes a NUL for the end of the text; in JSON it has no place.
+  if (body.find('\0') != std::string_view::npos)
+    return absl::InvalidArgumentError("not valid JSON: a NUL byte");
   std::set<std::string> names;
   std::string twice;
   bool deep = false;

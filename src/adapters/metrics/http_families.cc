@@ -5,9 +5,25 @@ namespace kvrouter {
 
 void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
   out->Show(Metric::kHttpRequests, http.requests);
+  out->Show(Metric::kHttpUnrouted, http.unrouted);
+  out->Show(Metric::kHttpConnections, http.connections);
+  out->Show(Metric::kHttpBufferedBytes, http.buffered_bytes);
+  out->Show(Metric::kHttpConnectionsAccepted, http.connections_accepted);
   out->Show(Metric::kHttpConnectionsRefused, http.connections_refused);
-  out->Show(Metric::kHttpTimeouts, http.timeouts);
-  out->Show(Metric::kHttpBadRequests, http.bad_requests);
+  out->Show(Metric::kHttpConnectionsEvicted, http.connections_evicted);
+  out->Show(Metric::kHttpAcceptFailures, http.accept_failures);
+  out->Open(Metric::kHttpTimeouts);
+  out->Add(http.idle_timeouts, {{"phase", "idle"}});
+  out->Add(http.head_timeouts, {{"phase", "head"}});
+  out->Add(http.body_timeouts, {{"phase", "body"}});
+  out->Add(http.write_timeouts, {{"phase", "write"}});
+  out->Open(Metric::kHttpBadRequests);
+  out->Add(http.malformed, {{"reason", "malformed"}});
+  out->Add(http.heads_too_large, {{"reason", "head_too_large"}});
+  out->Add(http.bodies_too_large, {{"reason", "body_too_large"}});
+  out->Open(Metric::kHttpBuffersFull);
+  out->Add(http.bodies_without_room, {{"what", "body"}});
+  out->Add(http.answers_without_room, {{"what", "answer"}});
   out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
   out->Open(Metric::kHttpSelectionRequests);
   for (const HttpRouteFigure& figure : http.selection_answers) {

@@ -18,9 +18,22 @@ struct HttpRouteFigure {
 // What the HTTP door counts, handed over by the daemon since adapters do not know each other.
 struct HttpFigures {
   uint64_t requests = 0;
+  uint64_t unrouted = 0;
+  uint64_t connections = 0;
+  uint64_t buffered_bytes = 0;
+  uint64_t connections_accepted = 0;
   uint64_t connections_refused = 0;
-  uint64_t timeouts = 0;
-  uint64_t bad_requests = 0;
+  uint64_t connections_evicted = 0;
+  uint64_t accept_failures = 0;
+  uint64_t idle_timeouts = 0;
+  uint64_t head_timeouts = 0;
+  uint64_t body_timeouts = 0;
+  uint64_t write_timeouts = 0;
+  uint64_t malformed = 0;
+  uint64_t heads_too_large = 0;
+  uint64_t bodies_too_large = 0;
+  uint64_t bodies_without_room = 0;
+  uint64_t answers_without_room = 0;
   uint64_t streams_overflowed = 0;
   std::vector<HttpRouteFigure> selection_answers;
   // Of the selection API's cache of /select inputs.

@@ -72,6 +72,14 @@ TEST(WorkerBodyTest, OneFeedAndFeedsByRank) {
   EXPECT_EQ(two->spec.events.at(1).live, "tcp://a:2");
 }
 
+TEST(WorkerBodyTest, NulDoesNotEndTheText) {
+  using std::string_literals::operator""s;
+  for (const std::string& more : {"\0"s, "\0{}"s, "\0}"s}) {
+    EXPECT_FALSE(ReadWorkerBody(R"({"worker_id":1})" + more).ok());
+    EXPECT_FALSE(ReadOutputBlockBody(R"({"decay_fraction":1})" + more).ok());
+  }
+}
+
 TEST(OutputBlockBodyTest, NothingOrAFraction) {
   EXPECT_EQ(*ReadOutputBlockBody(""), std::nullopt);
   EXPECT_EQ(*ReadOutputBlockBody("{}"), std::nullopt);

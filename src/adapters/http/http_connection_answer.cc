@@ -1,0 +1,138 @@
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "adapters/http/http_connection.h"
+#include "adapters/http/http_message.h"
+
+// From a whole request to its answer on the wire.
+
+namespace kvrouter {
+
+namespace asio = boost::asio;
+
+void HttpConnection::Dispatch() {
+  const HttpMessage& message = parser_->get();
+  HttpRequest request = ToHttpRequest(message, std::move(body_));
+  keep_alive_ = message.keep_alive();
+  http_1_0_ = message.version() < 11;
+  head_only_ = request.method == "HEAD";
+  answer_complete_ = false;
+
+  exchange_ = std::make_shared<HttpExchange>(
+      [self = shared_from_this()](HttpExchange::Step step, HttpResponse response) {
+        asio::post(self->executor(), [self, step, response = std::move(response)]() mutable {
+          self->OnStep(step, std::move(response));
+        });
+      });
+  if (!CallHandler(server_->routes, &request, MakeResponder(exchange_)))
+    CountOne(&server_->unrouted);
+  request = {};
+  ReturnBody();
+  if (!exchange_->Finished() && buffer_.size() == 0) StartRead();
+}
+
+void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
+  if (phase_ != Phase::kAnswering) return;
+  if (server_->stopping.load()) keep_alive_ = false;
+  switch (step) {
+    case HttpExchange::Step::kComplete:
+      if (!HoldAnswer(response.body.size())) {
+        response =
+            ErrorResponse(503, "too many request bodies and answers are held at this moment");
+      }
+      Append(FormatHead(response, {.keep_alive = keep_alive_, .http_1_0 = http_1_0_}));
+      if (!head_only_) Append(std::move(response.body));
+      answer_complete_ = true;
+      break;
+    case HttpExchange::Step::kBegin:
+      framing_ = http_1_0_ ? BodyFraming::kUntilClose : BodyFraming::kChunked;
+      if (http_1_0_) keep_alive_ = false;
+      Append(FormatHead(response,
+                        {.framing = framing_, .keep_alive = keep_alive_, .http_1_0 = http_1_0_}));
+      [[fallthrough]];
+    case HttpExchange::Step::kWrite:
+      if (head_only_) break;
+      Append(framing_ == BodyFraming::kChunked ? FormatChunk(response.body)
+                                               : std::move(response.body));
+      if (pending_bytes_ > server_->config.max_unsent_bytes) {
+        CountOne(&server_->streams_overflowed);
+        return Close();
+      }
+      break;
+    case HttpExchange::Step::kEnd:
+      if (!head_only_ && framing_ == BodyFraming::kChunked) Append(std::string(kLastChunk));
+      answer_complete_ = true;
+      break;
+    case HttpExchange::Step::kAbort:
+      return Close();
+  }
+  WriteMore();
+}
+
+// Small answers are bounded by the number of connections; large ones together by the buffers.
+bool HttpConnection::HoldAnswer(uint64_t bytes) {
+  if (bytes <= kSmallAnswerBytes) return true;
+  if (server_->buffers.TryTake(bytes)) {
+    answer_room_bytes_ += bytes;
+    return true;
+  }
+  CountOne(&server_->answers_without_room);
+  return false;
+}
+
+// Short pieces are sent together, long ones are not copied.
+void HttpConnection::Append(std::string text) {
+  pending_bytes_ += text.size();
+  if (pending_.empty() || pending_.back().size() + text.size() > kSmallAnswerBytes) {
+    pending_.push_back(std::move(text));
+  } else {
+    pending_.back() += text;
+  }
+}
+
+void HttpConnection::WriteMore() {
+  if (writing_) return;
+  if (in_flight_sent_bytes_ == in_flight_.size()) {
+    in_flight_.clear();
+    in_flight_sent_bytes_ = 0;
+    if (pending_bytes_ == 0) {
+      pending_.clear();
+      if (answer_complete_) AnswerSent();
+      return;
+    }
+    in_flight_ = std::move(pending_.front());
+    pending_.pop_front();
+    pending_bytes_ -= in_flight_.size();
+    if (in_flight_.empty()) return WriteMore();
+  }
+  writing_ = true;
+  if (!write_timer_armed_) ArmWriteTimer();
+  socket_.async_write_some(asio::buffer(in_flight_) + in_flight_sent_bytes_,
+                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                             self->OnWritten(error, bytes);
+                           });
+}
+
+void HttpConnection::OnWritten(ErrorCode error, size_t bytes) {
+  writing_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error) return Close();
+  in_flight_sent_bytes_ += bytes;
+  progress_bytes_ += bytes;
+  const bool all = in_flight_sent_bytes_ == in_flight_.size() && pending_bytes_ == 0;
+  if (all || progress_bytes_ >= kWriteProgressBytes) DisarmWriteTimer();
+  WriteMore();
+}
+
+void HttpConnection::AnswerSent() {
+  if (exchange_ != nullptr) exchange_->Detach();
+  exchange_.reset();
+  answer_complete_ = false;
+  in_flight_ = std::string();
+  server_->buffers.Return(std::exchange(answer_room_bytes_, 0));
+  if (client_done_ && buffer_.size() == 0) return Close();
+  if (!keep_alive_ || evicted_ || server_->stopping.load()) return Drain();
+  AwaitRequest();
+}
+
+}  // namespace kvrouter
