@@ -1,11 +1,15 @@
 #ifndef KVROUTER_DECISION_H_
 #define KVROUTER_DECISION_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -125,6 +129,66 @@ struct CandidateCost {
   uint64_t active_requests = 0;
 };
 
+// What a decision knows of its candidates. Immutable, so it may be read by any thread.
+class CandidateSource {
+ public:
+  virtual ~CandidateSource() = default;
+  virtual size_t size() const = 0;
+  // The terms of candidate i, i < size(), by the function and from the inputs that gave the cost
+  // that was compared: equal to the bit, whenever it is asked.
+  virtual CandidateCost At(size_t i) const = 0;
+  virtual uint64_t bytes() const = 0;  // of memory
+};
+
+// Candidates to read, like a vector of CandidateCost whose elements are worked out when looked at:
+// most decisions are never asked why. A copy shares what it reads from.
+class CandidateList {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = CandidateCost;
+    using difference_type = std::ptrdiff_t;
+    using reference = CandidateCost;
+    class pointer {
+     public:
+      explicit pointer(CandidateCost cost) : cost_(cost) {}
+      const CandidateCost* operator->() const { return &cost_; }
+
+     private:
+      CandidateCost cost_;
+    };
+
+    Iterator(const CandidateSource* source, size_t i) : source_(source), i_(i) {}
+    CandidateCost operator*() const { return source_->At(i_); }
+    pointer operator->() const { return pointer(source_->At(i_)); }
+    Iterator& operator++() {
+      ++i_;
+      return *this;
+    }
+    Iterator operator++(int) { return {source_, i_++}; }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+   private:
+    const CandidateSource* source_;
+    size_t i_;
+  };
+
+  CandidateList() = default;
+  explicit CandidateList(std::shared_ptr<const CandidateSource> source)
+      : source_(std::move(source)) {}
+
+  size_t size() const { return source_ ? source_->size() : 0; }
+  bool empty() const { return size() == 0; }
+  uint64_t bytes() const { return source_ ? source_->bytes() : 0; }
+  CandidateCost operator[](size_t i) const { return source_->At(i); }
+  Iterator begin() const { return {source_.get(), 0}; }
+  Iterator end() const { return {source_.get(), size()}; }
+
+ private:
+  std::shared_ptr<const CandidateSource> source_;
+};
+
 inline constexpr size_t kMaxDetailedCandidates = 64;
 inline constexpr size_t kBestCandidates = 32;
 
@@ -200,7 +264,7 @@ struct RouteDecision {
   double regret_blocks = 0;
 
   // Why.
-  std::vector<CandidateCost>
+  CandidateList
       candidates;  // ascending cost when truncated; else in target order. See DecisionDetail
   uint32_t candidate_count = 0;
   CandidateSummary omitted;

@@ -53,13 +53,13 @@ uint64_t ExpectedEngineHitTokens(const IdentifiedPrompt& prompt, double device_b
 
 // What the candidates had to offer and what the choice gave up of it.
 void DescribeRegret(const CandidateTable& table, RouteDecision* decision) {
-  const double best_blocks = table.best_overlap_blocks;
+  const double best_blocks = table.summary.most_overlap_blocks;
   decision->best_available_overlap_blocks = best_blocks;
   decision->regret_blocks = best_blocks - decision->effective_overlap_blocks;
   if (best_blocks <= 0) return;
-  decision->best_available_overlap_target = decision->regret_blocks > 0
-                                                ? table.inputs[table.best_overlap_index].target
-                                                : decision->target;
+  decision->best_available_overlap_target =
+      decision->regret_blocks > 0 ? table.seen[table.summary.most_overlap_index].target()
+                                  : decision->target;
 }
 
 DecisionWeights WeightsOf(const ScoreContext& context) {
@@ -69,12 +69,13 @@ DecisionWeights WeightsOf(const ScoreContext& context) {
           .least_active_prefill_tokens = context.least_active_prefill_tokens};
 }
 
-RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable& table,
-                           const Placement& placement, const RouterConfig& config) {
-  const CandidateCost chosen = ScoreCandidate(table.inputs[placement.index], table.context);
+// Written in place: a decision is large enough for its moves to show.
+void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
+              const Placement& placement, const RouterConfig& config, RouteDecision* out) {
+  RouteDecision& decision = *out;
+  const CandidateCost chosen = ScoreSeen(table.seen[placement.index], table.context);
   const uint64_t full_blocks = prompt.local_hashes.size();
   const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
-  RouteDecision decision;
   decision.target = chosen.target;
   decision.role = placement.worker->role;
   decision.incarnation = placement.worker->incarnation;
@@ -101,7 +102,6 @@ RouteDecision MakeDecision(const IdentifiedPrompt& prompt, const CandidateTable&
   decision.temperature = table.context.weights.temperature;
   decision.draw = placement.pick.draw;
   DescribeCandidates(table, placement.index, config.decision_detail, &decision);
-  return decision;
 }
 
 // What the caller says is cached, in blocks; absent when it says nothing.
@@ -198,10 +198,12 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
                            &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   // report
-  RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
+  auto& decision = std::get<RouteDecision>(*submission);
+  Describe(prompt, scratch->candidates, placement, impl_->config, &decision);
   timer.Finish();
   impl_->Report(request, decision);
-  return Submission(std::move(decision));
+  return submission;
 }
 
 absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, MonotonicTime now) {
@@ -235,7 +237,8 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                           .stated_overlap_blocks = stated_overlap_blocks},
                                          &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
-  RouteDecision decision = MakeDecision(prompt, scratch->candidates, placement, impl_->config);
+  RouteDecision decision;
+  Describe(prompt, scratch->candidates, placement, impl_->config, &decision);
   timer.Finish();
   impl_->Report(route, decision);
   return decision;

@@ -1,63 +1,81 @@
 #include "service/decision_ring.h"
 
+#include <algorithm>
 #include <utility>
-#include <vector>
+
+#include "absl/container/inlined_vector.h"
 
 namespace kvrouter {
-namespace {
 
-template <typename T>
-uint64_t BytesOf(const std::vector<T>& values) {
-  return values.capacity() * sizeof(T);
+uint64_t DecisionRing::BytesOf(const Entry& entry) {
+  return sizeof(Entry) + sizeof(size_t) + sizeof(BookedRequest) + entry.request->request_id.size() +
+         entry.request->decision.address.size() + entry.candidates.bytes() +
+         entry.filtered_targets.capacity() * sizeof(FilteredTarget);
 }
 
-}  // namespace
-
-void DecisionRing::Record(std::string_view request_id, const RouteDecision& decision,
-                          MonotonicTime now) {
+void DecisionRing::Record(std::shared_ptr<const BookedRequest> request, CandidateList candidates,
+                          std::vector<FilteredTarget> filtered_targets) {
   if (bounds_.max_entries == 0) return;
-  auto entry = std::make_shared<Entry>();
-  entry->request_id = std::string(request_id);
-  entry->recorded = {.decision = decision, .decided_at = now};
-  const RouteDecision& kept = entry->recorded.decision;
-  entry->bytes = sizeof(Entry) + request_id.size() + kept.address.size() +
-                 BytesOf(kept.candidates) + BytesOf(kept.filtered_targets);
+  const size_t id_hash = request->id_hash;
+  Entry entry{.request = std::move(request),
+              .candidates = std::move(candidates),
+              .filtered_targets = std::move(filtered_targets)};
+  entry.bytes = BytesOf(entry);
 
-  std::vector<EntryPtr> gone;  // freed after the lock
+  absl::InlinedVector<Entry, 2> gone;  // freed after the lock
   MutexLock lock(mu_);
-  bytes_ += entry->bytes;
-  // Not assigned through the old key: that is a view into the entry it belonged to.
-  if (const auto same_id = by_id_.find(entry->request_id); same_id != by_id_.end()) {
-    by_id_.erase(same_id);
+  if (next_ - oldest_ == bounds_.max_entries) gone.push_back(PopOldest());
+  bytes_ += entry.bytes;
+  const size_t place = next_++ % bounds_.max_entries;
+  if (place == entries_.size()) {
+    entries_.push_back(std::move(entry));
+    id_hashes_.push_back(id_hash);
+  } else {
+    entries_[place] = std::move(entry);
+    id_hashes_[place] = id_hash;
   }
-  by_id_.emplace(entry->request_id, entry);
-  entries_.push_back(std::move(entry));
-  while (entries_.size() > bounds_.max_entries || bytes_ > bounds_.max_bytes) {
-    gone.push_back(PopOldest());
-    if (entries_.empty()) break;
-  }
+  while (bytes_ > bounds_.max_bytes) gone.push_back(PopOldest());
 }
 
-DecisionRing::EntryPtr DecisionRing::PopOldest() {
-  EntryPtr oldest = std::move(entries_.front());
-  entries_.pop_front();
-  const auto it = by_id_.find(oldest->request_id);
-  if (it != by_id_.end() && it->second == oldest) by_id_.erase(it);
-  bytes_ -= oldest->bytes;
-  ++evicted_total_;
+DecisionRing::Entry DecisionRing::PopOldest() {
+  Entry oldest = std::move(entries_[oldest_++ % bounds_.max_entries]);
+  bytes_ -= oldest.bytes;
   return oldest;
 }
 
-std::shared_ptr<const RecordedDecision> DecisionRing::Find(std::string_view request_id) const {
-  MutexLock lock(mu_);
-  const auto it = by_id_.find(request_id);
-  if (it == by_id_.end()) return nullptr;
-  return {it->second, &it->second->recorded};
+std::optional<RecordedDecision> DecisionRing::Find(std::string_view request_id) const {
+  const size_t id_hash = HashOfId(request_id);
+  uint64_t end = 0;
+  for (bool first_stretch = true;; first_stretch = false) {
+    MutexLock lock(mu_);
+    if (first_stretch) end = next_;
+    if (end <= oldest_) return std::nullopt;
+    const uint64_t first = std::max(oldest_, end - std::min(end, kEntriesPerStretch));
+    if (const Entry* entry = FindAmong(request_id, id_hash, first, end)) {
+      RecordedDecision found{.decision = entry->request->decision,
+                             .decided_at = entry->request->decided_at};
+      found.decision.candidates = entry->candidates;
+      found.decision.filtered_targets = entry->filtered_targets;
+      return found;
+    }
+    end = first;
+  }
+}
+
+const DecisionRing::Entry* DecisionRing::FindAmong(std::string_view request_id, size_t id_hash,
+                                                   uint64_t first, uint64_t end) const {
+  for (uint64_t n = end; n-- > first;) {
+    const size_t place = n % bounds_.max_entries;
+    if (id_hashes_[place] == id_hash && entries_[place].request->request_id == request_id) {
+      return &entries_[place];
+    }
+  }
+  return nullptr;
 }
 
 DecisionRing::Figures DecisionRing::Read() const {
   MutexLock lock(mu_);
-  return {.entries = entries_.size(), .bytes = bytes_, .evicted_total = evicted_total_};
+  return {.entries = next_ - oldest_, .bytes = bytes_, .evicted_total = oldest_};
 }
 
 }  // namespace kvrouter

@@ -3,20 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <string>
+#include <optional>
 #include <string_view>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/hash/hash.h"
 #include "base/mutex.h"
 #include "kvrouter/decision.h"
+#include "service/booked_request.h"
 
 namespace kvrouter {
 
 struct RecordedDecision {
-  RouteDecision decision;
+  RouteDecision decision;  // with its lists
   MonotonicTime decided_at{};
 };
 
@@ -24,8 +23,12 @@ struct RecordedDecision {
 // the fact. The oldest goes when either bound is passed, and is counted. An id that was used again
 // means its last decision.
 //
-// Thread safety: thread-safe. One mutex, held for moves of pointers only: decisions are copied
-// before and freed after.
+// Every decision enters and few are asked for, so entering is what has to be cheap: an entry shares
+// the request's record and its candidates instead of copying them, and there is no map; looking one
+// up passes over the hashes of all ids.
+//
+// Thread safety: thread-safe. One mutex, held for moves of pointers or for one stretch of a look-up
+// (kEntriesPerStretch); what leaves is freed after.
 class DecisionRing {
  public:
   struct Bounds {
@@ -34,10 +37,12 @@ class DecisionRing {
   };
   explicit DecisionRing(Bounds bounds) : bounds_(bounds) {}
 
-  void Record(std::string_view request_id, const RouteDecision& decision, MonotonicTime now);
+  // The lists are those of the request's decision.
+  void Record(std::shared_ptr<const BookedRequest> request, CandidateList candidates,
+              std::vector<FilteredTarget> filtered_targets);
 
-  // Null if it was never recorded or has been evicted.
-  std::shared_ptr<const RecordedDecision> Find(std::string_view request_id) const;
+  // Nothing if it was never recorded or has been evicted.
+  std::optional<RecordedDecision> Find(std::string_view request_id) const;
 
   struct Figures {
     uint64_t entries = 0;
@@ -48,26 +53,27 @@ class DecisionRing {
 
  private:
   struct Entry {
-    std::string request_id;
-    RecordedDecision recorded;
+    std::shared_ptr<const BookedRequest> request;
+    CandidateList candidates;
+    std::vector<FilteredTarget> filtered_targets;
     uint64_t bytes = 0;
   };
-  using EntryPtr = std::shared_ptr<const Entry>;
-  // Abseil's own string hash takes only absl::string_view, another type than std::string_view here.
-  struct IdHash {
-    size_t operator()(std::string_view id) const { return absl::Hash<std::string_view>{}(id); }
-  };
+  static constexpr uint64_t kEntriesPerStretch = 16'384;
 
-  // The oldest entry, taken out of both containers.
-  EntryPtr PopOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static uint64_t BytesOf(const Entry& entry);
+  Entry PopOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The last entry of this id in [first, end), as far as those are still there.
+  const Entry* FindAmong(std::string_view request_id, size_t id_hash, uint64_t first,
+                         uint64_t end) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Bounds bounds_;
   mutable Mutex mu_;
-  std::deque<EntryPtr> entries_ ABSL_GUARDED_BY(mu_);  // oldest first
-  // Keys are the ids inside the entries they map to.
-  absl::flat_hash_map<std::string_view, EntryPtr, IdHash> by_id_ ABSL_GUARDED_BY(mu_);
+  // Entry n since the start is at n % max_entries; [oldest_, next_) are there.
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> id_hashes_ ABSL_GUARDED_BY(mu_);
+  uint64_t oldest_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t evicted_total_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace kvrouter

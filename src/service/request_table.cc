@@ -8,44 +8,48 @@
 
 namespace kvrouter {
 
-RequestTable::Shard& RequestTable::ShardOf(std::string_view request_id) const {
-  // The top bits: the maps inside the shards use the low ones of what may be the same hash.
-  return shards_[uint64_t{IdHash{}(request_id)} >> (64 - kShardBits)];
-}
-
 RequestTable::Reserved RequestTable::Reserve(std::string_view request_id) {
-  Shard& shard = ShardOf(request_id);
+  auto record = std::make_shared<Record>(request_id);
+  const std::string_view id = record->request_id;
+  Shard& shard = ShardOf(record->id_hash);
   MutexLock lock(shard.mu);
-  const auto [it, inserted] = shard.records.try_emplace(std::string(request_id));
-  if (inserted) {
-    it->second = std::make_unique<Record>();
-    return {};
-  }
+  bool inserted = false;
+  const auto it = shard.records.lazy_emplace(id, [&](const auto& construct) {
+    construct(id, std::move(record));
+    inserted = true;
+  });
+  if (inserted) return {};
   if (it->second->booking == kNoBooking) return {.result = ReserveResult::kDeciding};
   return {.result = ReserveResult::kBooked, .booking = it->second->booking};
 }
 
-bool RequestTable::Confirm(std::string_view request_id, RouteDecision decision) {
-  Shard& shard = ShardOf(request_id);
+std::shared_ptr<const BookedRequest> RequestTable::Confirm(std::string_view request_id,
+                                                           RouteDecision decision,
+                                                           MonotonicTime now) {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   KVR_CHECK(it != shard.records.end() && it->second->booking == kNoBooking,
             "request {} was confirmed without being reserved", request_id);
-  if (it->second->released) {
+  Record& record = *it->second;
+  if (record.released) {
     shard.records.erase(it);
-    return false;
+    return nullptr;
   }
-  it->second->booking = decision.booking;
-  it->second->ticket = kNoTicket;
-  it->second->decision = std::move(decision);
+  record.booking = decision.booking;
+  record.ticket = kNoTicket;
+  record.decision = std::move(decision);
+  record.decided_at = now;
   booked_count_.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  return it->second;
 }
 
 bool RequestTable::SetTicket(std::string_view request_id, TicketId ticket) {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   KVR_CHECK(it != shard.records.end() && it->second->booking == kNoBooking,
             "request {} got a ticket without being reserved", request_id);
   it->second->ticket = ticket;
@@ -53,49 +57,55 @@ bool RequestTable::SetTicket(std::string_view request_id, TicketId ticket) {
 }
 
 void RequestTable::Withdraw(std::string_view request_id) {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   KVR_CHECK(it != shard.records.end() && it->second->booking == kNoBooking,
             "request {} was withdrawn without being reserved", request_id);
   shard.records.erase(it);
 }
 
 RequestTable::Released RequestTable::Release(std::string_view request_id) {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  RecordPtr gone;  // freed after the lock
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   if (it == shard.records.end()) return {};
   Record& record = *it->second;
   if (record.booking == kNoBooking) {
     const bool first = !std::exchange(record.released, true);
     return {.found = first, .ticket = first ? record.ticket : kNoTicket};
   }
-  const Released released{.found = true, .booking = record.booking};
+  gone = std::move(it->second);
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);
-  return released;
+  return {.found = true, .booking = gone->booking};
 }
 
 BookingId RequestTable::FindBooking(std::string_view request_id) const {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   return it == shard.records.end() ? kNoBooking : it->second->booking;
 }
 
 std::optional<RouteDecision> RequestTable::FindDecision(std::string_view request_id) const {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   if (it == shard.records.end() || it->second->booking == kNoBooking) return std::nullopt;
   return it->second->decision;
 }
 
 bool RequestTable::EraseBooking(std::string_view request_id, BookingId booking) {
-  Shard& shard = ShardOf(request_id);
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
-  const auto it = shard.records.find(request_id);
+  const auto it = shard.records.find(request_id, id_hash);
   if (it == shard.records.end() || it->second->booking != booking) return false;
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);

@@ -7,13 +7,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/hash/hash.h"
 #include "base/mutex.h"
 #include "kvrouter/decision.h"
+#include "service/booked_request.h"
 
 namespace kvrouter {
 
@@ -40,9 +39,11 @@ class RequestTable {
   };
   Reserved Reserve(std::string_view request_id);
 
-  // For the call that reserved. False: released meanwhile; the record is gone and the caller gives
-  // the booking back.
-  [[nodiscard]] bool Confirm(std::string_view request_id, RouteDecision decision);
+  // For the call that reserved; `decision` without its lists. Null: released meanwhile; the record
+  // is gone and the caller gives the booking back.
+  [[nodiscard]] std::shared_ptr<const BookedRequest> Confirm(std::string_view request_id,
+                                                             RouteDecision decision,
+                                                             MonotonicTime now);
   // For the call that reserved: the decision comes later, under this ticket. False: released
   // meanwhile; the record stays reserved.
   [[nodiscard]] bool SetTicket(std::string_view request_id, TicketId ticket);
@@ -71,25 +72,27 @@ class RequestTable {
   uint64_t BookedCount() const { return booked_count_.load(std::memory_order_relaxed); }
 
  private:
-  struct Record {
+  struct Record : BookedRequest {
+    using BookedRequest::BookedRequest;
     BookingId booking = kNoBooking;  // kNoBooking: not decided yet
     TicketId ticket = kNoTicket;
     bool released = false;  // before it was booked
-    RouteDecision decision;
   };
-  // Abseil's own string hash takes only absl::string_view, another type than std::string_view here.
+  using RecordPtr = std::shared_ptr<Record>;
   struct IdHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view id) const { return absl::Hash<std::string_view>{}(id); }
+    size_t operator()(std::string_view id) const { return HashOfId(id); }
   };
   struct alignas(64) Shard {
     mutable Mutex mu;
-    absl::flat_hash_map<std::string, std::unique_ptr<Record>, IdHash, std::equal_to<>> records
-        ABSL_GUARDED_BY(mu);
+    // Keys are the ids inside the records.
+    absl::flat_hash_map<std::string_view, RecordPtr, IdHash> records ABSL_GUARDED_BY(mu);
   };
   static constexpr size_t kShardBits = 6;
 
-  Shard& ShardOf(std::string_view request_id) const;
+  Shard& ShardOf(size_t id_hash) const {
+    // The top bits: the maps inside the shards use the low ones of the same hash.
+    return shards_[uint64_t{id_hash} >> (64 - kShardBits)];
+  }
 
   mutable std::array<Shard, size_t{1} << kShardBits> shards_;
   std::atomic<uint64_t> booked_count_{0};

@@ -46,9 +46,9 @@ absl::Status FreedFirst(std::string_view request_id) {
                    fmt::format("request_id \"{}\" was freed before it was decided", request_id));
 }
 
-// The decision as kept for duplicates: without its lists, which are the bulk of it.
+// The decision as the request's record keeps it.
 RouteDecision WithoutLists(RouteDecision* decision) {
-  std::vector<CandidateCost> candidates = std::exchange(decision->candidates, {});
+  CandidateList candidates = std::exchange(decision->candidates, {});
   std::vector<FilteredTarget> filtered = std::exchange(decision->filtered_targets, {});
   RouteDecision copy = *decision;
   decision->candidates = std::move(candidates);
@@ -81,12 +81,23 @@ struct RoutingService::Impl {
 
   // As the public one, but the caller counts the answer.
   void Submit(RouteRequest request, Completion done, std::string* request_id_out);
+  // Submit up to where it may have to wait: settled unless it is a ticket. Gives the request an id
+  // if it has none.
+  absl::StatusOr<Router::Submission> Start(RouteRequest* request, std::string* request_id_out);
   // OK: the id is reserved for the caller.
   absl::Status Reserve(const std::string& request_id);
-  // The end of every Submit. Consumes the reservation of a booking request.
-  absl::StatusOr<RouteDecision> Settle(const std::string& request_id, bool book,
-                                       absl::StatusOr<RouteDecision> decision);
+  // The end of every request that was decided. Consumes the reservation of one that books; not OK:
+  // it was freed meanwhile.
+  absl::Status Settle(const std::string& request_id, bool book, RouteDecision* decision,
+                      MonotonicTime now);
+  // The end of every request that was not.
+  void Withdraw(const std::string& request_id, bool book) {
+    if (book) table.Withdraw(request_id);
+  }
   void Park(std::string request_id, bool book, TicketId ticket, Completion done);
+  // Park for a caller that cannot wait: if the answer is not there at once, the request is freed.
+  absl::StatusOr<RouteDecision> AnswerAtOnce(std::string request_id, bool book, TicketId ticket);
+  LifecycleResult Free(std::string_view request_id);
   void Pump();
   // `call` on the live booking; if the core denies it, the record goes.
   template <typename Call>
@@ -118,25 +129,21 @@ absl::Status RoutingService::Impl::Reserve(const std::string& request_id) {
   }
 }
 
-absl::StatusOr<RouteDecision> RoutingService::Impl::Settle(const std::string& request_id, bool book,
-                                                           absl::StatusOr<RouteDecision> decision) {
+absl::Status RoutingService::Impl::Settle(const std::string& request_id, bool book,
+                                          RouteDecision* decision, MonotonicTime now) {
   if (!book) {
-    if (decision.ok()) Add(&advice, 1);
-    return decision;
+    Add(&advice, 1);
+    return absl::OkStatus();
   }
-  if (!decision.ok()) {
-    table.Withdraw(request_id);
-    return decision;
-  }
-  const BookingId booking = decision->booking;
   Add(&started, 1);
-  if (!table.Confirm(request_id, WithoutLists(&*decision))) {
-    router->Finish(booking, clock->Now());
+  auto record = table.Confirm(request_id, WithoutLists(decision), now);
+  if (!record) {
+    router->Finish(decision->booking, now);
     Add(&finished, 1);
     return FreedFirst(request_id);
   }
-  recent.Record(request_id, *decision, clock->Now());
-  return decision;
+  recent.Record(std::move(record), decision->candidates, decision->filtered_targets);
+  return absl::OkStatus();
 }
 
 void RoutingService::Impl::Park(std::string request_id, bool book, TicketId ticket,
@@ -144,33 +151,48 @@ void RoutingService::Impl::Park(std::string request_id, bool book, TicketId tick
   const bool wanted = !book || table.SetTicket(request_id, ticket);
   waiting.Park(ticket, [this, request_id, book,
                         done = std::move(done)](absl::StatusOr<RouteDecision> decision) {
-    done(Settle(request_id, book, std::move(decision)));
+    if (decision.ok()) {
+      absl::Status settled = Settle(request_id, book, &*decision, clock->Now());
+      if (!settled.ok()) decision = std::move(settled);
+    } else {
+      Withdraw(request_id, book);
+    }
+    done(std::move(decision));
   });
   if (wanted || !router->Cancel(ticket)) return;
   // Freed between the reservation and now, so the Free did not know the ticket.
   if (auto continuation = waiting.Take(ticket)) (*continuation)(FreedFirst(request_id));
 }
 
+absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* request,
+                                                               std::string* request_id_out) {
+  if (request->request_id.empty()) request->request_id = ids.Next();
+  if (request_id_out != nullptr) *request_id_out = request->request_id;
+  if (stopped.load(std::memory_order_acquire)) {
+    return MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                     "the router is shutting down");
+  }
+  KVR_RETURN_IF_ERROR(CheckRequest(config, *request));
+  if (request->book) KVR_RETURN_IF_ERROR(Reserve(request->request_id));
+  const MonotonicTime now = clock->Now();
+  auto submission = router->Submit(*request, now);
+  if (!submission.ok()) {
+    Withdraw(request->request_id, request->book);
+  } else if (auto* decision = std::get_if<RouteDecision>(&*submission)) {
+    absl::Status settled = Settle(request->request_id, request->book, decision, now);
+    if (!settled.ok()) return settled;
+  }
+  return submission;
+}
+
 void RoutingService::Impl::Submit(RouteRequest request, Completion done,
                                   std::string* request_id_out) {
-  if (request.request_id.empty()) request.request_id = ids.Next();
-  if (request_id_out != nullptr) *request_id_out = request.request_id;
-  if (stopped.load(std::memory_order_acquire)) {
-    return done(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
-                          "the router is shutting down"));
-  }
-  absl::Status admitted = CheckRequest(config, request);
-  if (admitted.ok() && request.book) admitted = Reserve(request.request_id);
-  if (!admitted.ok()) return done(std::move(admitted));
-
-  auto submission = router->Submit(request, clock->Now());
-  if (!submission.ok()) {
-    return done(Settle(request.request_id, request.book, submission.status()));
-  }
+  auto submission = Start(&request, request_id_out);
+  if (!submission.ok()) return done(submission.status());
   if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
     return Park(std::move(request.request_id), request.book, *ticket, std::move(done));
   }
-  done(Settle(request.request_id, request.book, std::get<RouteDecision>(*std::move(submission))));
+  done(std::get<RouteDecision>(*std::move(submission)));
 }
 
 void RoutingService::Impl::Pump() {
@@ -210,6 +232,19 @@ void RoutingService::Submit(RouteRequest request, Completion done, std::string* 
 
 absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
                                                     std::string* request_id_out) {
+  auto submission = impl_->Start(&request, request_id_out);
+  if (!submission.ok()) {
+    impl_->refused.Count(submission.status());
+    return submission.status();
+  }
+  if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
+    return impl_->AnswerAtOnce(std::move(request.request_id), request.book, *ticket);
+  }
+  return std::get<RouteDecision>(*std::move(submission));
+}
+
+absl::StatusOr<RouteDecision> RoutingService::Impl::AnswerAtOnce(std::string request_id, bool book,
+                                                                 TicketId ticket) {
   // Shared: if the request waits after all, its completion runs long after this call has left.
   struct Answer {
     Mutex mu;
@@ -217,20 +252,14 @@ absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
     std::optional<absl::StatusOr<RouteDecision>> decision ABSL_GUARDED_BY(mu);
   };
   const auto answer = std::make_shared<Answer>();
-  const bool book = request.book;
-  std::string request_id;
-  impl_->Submit(
-      std::move(request),
-      [answer](absl::StatusOr<RouteDecision> decision) {
-        MutexLock lock(answer->mu);
-        if (!answer->abandoned) answer->decision = std::move(decision);
-      },
-      &request_id);
-  if (request_id_out != nullptr) *request_id_out = request_id;
+  Park(request_id, book, ticket, [answer](absl::StatusOr<RouteDecision> decision) {
+    MutexLock lock(answer->mu);
+    if (!answer->abandoned) answer->decision = std::move(decision);
+  });
   {
     MutexLock lock(answer->mu);
     if (answer->decision) {
-      impl_->refused.Count(answer->decision->status());
+      refused.Count(answer->decision->status());
       return *std::move(answer->decision);
     }
     answer->abandoned = true;
@@ -239,7 +268,7 @@ absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
   absl::Status would_wait =
       MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kQueueLimit,
                 "the request would have to wait, which this door does not support");
-  impl_->refused.Count(would_wait);
+  refused.Count(would_wait);
   return would_wait;
 }
 
@@ -269,8 +298,14 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
   }
   KVR_RETURN_IF_ERROR(CheckRequest(impl_->config, route));
   KVR_RETURN_IF_ERROR(impl_->Reserve(route.request_id));
-  return impl_->Settle(route.request_id, /*book=*/true,
-                       impl_->router->Reserve(request, impl_->clock->Now()));
+  const MonotonicTime now = impl_->clock->Now();
+  auto decision = impl_->router->Reserve(request, now);
+  if (!decision.ok()) {
+    impl_->Withdraw(route.request_id, /*book=*/true);
+    return decision;
+  }
+  KVR_RETURN_IF_ERROR(impl_->Settle(route.request_id, /*book=*/true, &*decision, now));
+  return decision;
 }
 
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
@@ -301,21 +336,25 @@ LifecycleResult RoutingService::KeepAlive(std::string_view request_id) {
   });
 }
 
-LifecycleResult RoutingService::Free(std::string_view request_id) {
-  const RequestTable::Released released = impl_->table.Release(request_id);
+LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
+  const RequestTable::Released released = table.Release(request_id);
   bool done = released.found;
   if (released.booking != kNoBooking) {
     // False: expired or lost with its worker, and nobody noticed until now.
-    done = impl_->router->Finish(released.booking, impl_->clock->Now());
-    Add(&impl_->finished, 1);
-  } else if (released.ticket != kNoTicket && impl_->router->Cancel(released.ticket)) {
-    if (auto continuation = impl_->waiting.Take(released.ticket)) {
+    done = router->Finish(released.booking, clock->Now());
+    Add(&finished, 1);
+  } else if (released.ticket != kNoTicket && router->Cancel(released.ticket)) {
+    if (auto continuation = waiting.Take(released.ticket)) {
       (*continuation)(FreedFirst(request_id));
     }
   }
-  if (!done) Add(&impl_->unknown_frees, 1);
-  if (impl_->waiting.Size() > 0) impl_->Pump();
+  if (!done) Add(&unknown_frees, 1);
+  if (waiting.Size() > 0) Pump();
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
+}
+
+LifecycleResult RoutingService::Free(std::string_view request_id) {
+  return impl_->Free(request_id);
 }
 
 LifecycleResult RoutingService::FreeBooking(std::string_view request_id, BookingId booking) {
@@ -335,11 +374,11 @@ std::optional<RouteDecision> RoutingService::FindDecision(std::string_view reque
 }
 
 std::optional<Explanation> RoutingService::Explain(std::string_view request_id) const {
-  const auto recorded = impl_->recent.Find(request_id);
+  auto recorded = impl_->recent.Find(request_id);
   if (!recorded) return std::nullopt;
   const BookingId booking = recorded->decision.booking;
   return Explanation{
-      .decision = recorded->decision,
+      .decision = std::move(recorded->decision),
       .age = impl_->clock->Now() - recorded->decided_at,
       .live = impl_->table.FindBooking(request_id) == booking && impl_->router->IsLive(booking)};
 }

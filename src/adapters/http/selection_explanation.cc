@@ -70,10 +70,10 @@ Json ToJson(const CandidateSummary& summary) {
           {"mean_cost_blocks", summary.mean_cost_blocks}};
 }
 
-template <typename T>
-Json List(const std::vector<T>& items) {
+template <typename Items>
+Json List(const Items& items) {
   Json list = Json::array();
-  for (const T& item : items) list.push_back(ToJson(item));
+  for (const auto& item : items) list.push_back(ToJson(item));
   return list;
 }
 

@@ -2,11 +2,32 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <vector>
 
 namespace kvrouter {
 namespace {
+
+// Candidates as they were seen, and what they were scored with.
+class KeptCandidates final : public CandidateSource {
+ public:
+  KeptCandidates(const CandidateTable& table, const std::vector<uint32_t>& shown)
+      : context_(table.context) {
+    seen_.reserve(shown.size());
+    for (const uint32_t i : shown) seen_.push_back(table.seen[i]);
+  }
+
+  size_t size() const override { return seen_.size(); }
+  CandidateCost At(size_t i) const override { return ScoreSeen(seen_[i], context_); }
+  uint64_t bytes() const override {
+    return sizeof(*this) + seen_.capacity() * sizeof(SeenCandidate);
+  }
+
+ private:
+  ScoreContext context_;
+  std::vector<SeenCandidate> seen_;
+};
 
 // Indexes of the candidates to show, in the order to show them.
 std::vector<uint32_t> ShownCandidates(const std::vector<double>& costs, uint32_t chosen,
@@ -50,11 +71,7 @@ void DescribeCandidates(const CandidateTable& table, size_t chosen, DecisionDeta
                         RouteDecision* decision) {
   const auto shown = ShownCandidates(table.costs, static_cast<uint32_t>(chosen), detail);
   decision->candidate_count = static_cast<uint32_t>(table.costs.size());
-  decision->candidates.clear();
-  decision->candidates.reserve(shown.size());
-  for (const uint32_t i : shown) {
-    decision->candidates.push_back(ScoreCandidate(table.inputs[i], table.context));
-  }
+  decision->candidates = CandidateList(std::make_shared<const KeptCandidates>(table, shown));
   if (shown.size() < table.costs.size()) decision->omitted = Summarise(table.costs, shown);
 }
 

@@ -37,8 +37,7 @@ EligibilityFilter::EligibilityFilter(const RouteRequest& request)
 EligibilityFilter::EligibilityFilter(Target pinned)
     : pinned_(TargetSelector{.worker = pinned.worker, .dp_rank = pinned.dp_rank}) {}
 
-EligibilityFilter::Verdict EligibilityFilter::Judge(Target target, bool draining) const {
-  if (unrestricted_) return draining ? Verdict::kDraining : Verdict::kEligible;
+EligibilityFilter::Verdict EligibilityFilter::JudgeRestricted(Target target, bool draining) const {
   if (pinned_ && !pinned_->Matches(target)) return Verdict::kNotPinned;
   if (!IsAllowed(target.worker)) return Verdict::kNotAllowed;
   if (IsExcluded(target)) return Verdict::kExcluded;

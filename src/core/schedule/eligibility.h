@@ -24,7 +24,9 @@ class EligibilityFilter {
   explicit EligibilityFilter(Target pinned);
 
   // The first reason against it in the order of Verdict.
-  Verdict Judge(Target target, bool draining) const;
+  Verdict Judge(Target target, bool draining) const {
+    return unrestricted_ && !draining ? Verdict::kEligible : JudgeRestricted(target, draining);
+  }
 
   // kPinnedNotAllowed if the request names a worker that it does not allow.
   absl::Status CheckPin() const;
@@ -35,6 +37,7 @@ class EligibilityFilter {
   bool pinned() const { return pinned_.has_value(); }
 
  private:
+  Verdict JudgeRestricted(Target target, bool draining) const;
   bool IsAllowed(WorkerId worker) const;
   bool IsExcluded(Target target) const;
 

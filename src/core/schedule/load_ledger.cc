@@ -38,15 +38,6 @@ void LoadLedger::RemoveTarget(TargetSlot target) {
   free_targets_.push_back(target);
 }
 
-LoadLedger::Load LoadLedger::LoadOf(TargetSlot target) const {
-  const TargetState& state = targets_[static_cast<uint32_t>(target)];
-  const uint64_t rounded_blocks =
-      state.block_units / kBlockUnits + (state.block_units % kBlockUnits >= kBlockUnits / 2);
-  return {.active_prefill_tokens = state.prefill_tokens,
-          .active_decode_blocks = static_cast<double>(rounded_blocks),
-          .active_requests = state.requests};
-}
-
 std::optional<BookingId> LoadLedger::Add(const NewBooking& request, MonotonicTime now) {
   const std::optional<uint32_t> index = TakeSlot();
   if (!index) return std::nullopt;

@@ -58,7 +58,7 @@ class LoadLedger {
   struct Load {
     uint64_t active_prefill_tokens = 0;
     double active_decode_blocks = 0;  // a whole number: fractions are summed, then rounded
-    uint64_t active_requests = 0;
+    uint32_t active_requests = 0;
   };
 
   explicit LoadLedger(const Options& options) : options_(options) {}
@@ -70,7 +70,14 @@ class LoadLedger {
   void RemoveTarget(TargetSlot target);
   // One past the highest slot in use: the size FindLivePrefixes needs.
   size_t SlotCount() const { return targets_.size(); }
-  Load LoadOf(TargetSlot target) const;
+  Load LoadOf(TargetSlot target) const {
+    const TargetState& state = targets_[static_cast<uint32_t>(target)];
+    const uint64_t rounded_blocks =
+        state.block_units / kBlockUnits + (state.block_units % kBlockUnits >= kBlockUnits / 2);
+    return {.active_prefill_tokens = state.prefill_tokens,
+            .active_decode_blocks = static_cast<double>(rounded_blocks),
+            .active_requests = state.requests};
+  }
 
   // Leading blocks of `chain` that are live, at each target's slot; others are left alone.
   void FindLivePrefixes(std::span<const SequenceHash> chain,
@@ -124,7 +131,7 @@ class LoadLedger {
     uint64_t prefill_tokens = 0;
     uint64_t block_units = 0;  // wraps rather than overflows when callers report absurd outputs;
                                // returns to 0 all the same
-    uint64_t requests = 0;
+    uint32_t requests = 0;
     IndexList<&Booking::of_target> bookings;
   };
 

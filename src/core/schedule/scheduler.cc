@@ -74,13 +74,13 @@ absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
   {
     MutexLock lock(mu_);
     CollectCandidates(request, table, &placement);
-    if (!table->inputs.empty()) {
-      ReadLoads(request, table);
+    if (!table->seen.empty()) {
+      ScoreCandidates(request, table);
       PickCandidate(request, *table, &placement);
       booked = request.book && Book(request, *table, now, &placement);
     }
   }
-  if (table->inputs.empty()) return request.filter->NobodyEligible(placement.filtered);
+  if (table->seen.empty()) return request.filter->NobodyEligible(placement.filtered);
   if (request.book && !booked) {
     return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
                      fmt::format("max_bookings reached: {} bookings are live in this partition",
@@ -91,9 +91,14 @@ absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
 
 void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable* table,
                                   Placement* placement) const {
-  table->inputs.clear();
-  table->slots.clear();
   table->filtered.clear();
+  // What is not tracked is not looked for: requests without reuse share nothing with anybody.
+  table->live_blocks.assign(ledger_.SlotCount(), 0);
+  if (request.weights.assume_kv_reuse) {
+    ledger_.FindLivePrefixes(request.chain, table->live_blocks);
+  }
+  table->seen.resize(rows_.size());
+  size_t candidates = 0;
   auto overlap = request.overlaps.begin();
   for (const Row& row : rows_) {
     // Both lists ascend; the index may know targets that have just left and not yet know new ones.
@@ -105,55 +110,46 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
       placement->best_overlap_target = row.target;
     }
     const auto verdict = request.filter->Judge(row.target, row.draining);
-    CountVerdict(verdict, &placement->filtered);
     if (verdict != EligibilityFilter::Verdict::kEligible) {
-      if (request.list_filtered && table->filtered.size() < kMaxFilteredTargets) {
-        table->filtered.push_back({.target = row.target,
-                                   .reason = ReasonOf(verdict),
-                                   .device_overlap_blocks = device_blocks});
-      }
+      Exclude(row, verdict, device_blocks, request, table, placement);
       continue;
     }
-    table->inputs.push_back(
-        {.target = row.target,
-         .device_overlap_blocks = request.stated_overlap_blocks.value_or(device_blocks)});
-    table->slots.push_back(row.slot);
+    const LoadLedger::Load load = ledger_.LoadOf(row.slot);
+    const size_t live_blocks = table->live_blocks[static_cast<uint32_t>(row.slot)];
+    table->seen[candidates++] = {
+        .worker = row.target.worker,
+        .dp_rank = row.target.dp_rank,
+        .additional_decode_blocks = static_cast<uint32_t>(request.chain.size() - live_blocks),
+        .device_overlap_blocks = request.stated_overlap_blocks.value_or(device_blocks),
+        .active_prefill_tokens = load.active_prefill_tokens,
+        .active_decode_blocks = load.active_decode_blocks,
+        .active_requests = load.active_requests,
+        .slot = row.slot};
   }
+  table->seen.resize(candidates);
 }
 
-void Scheduler::ReadLoads(const ScheduleRequest& request, CandidateTable* table) const {
-  // What is not tracked is not looked for: requests without reuse share nothing with anybody.
-  const bool shares_prefixes = request.weights.assume_kv_reuse;
-  table->live_blocks.assign(ledger_.SlotCount(), 0);
-  if (shares_prefixes) ledger_.FindLivePrefixes(request.chain, table->live_blocks);
+void Scheduler::Exclude(const Row& row, EligibilityFilter::Verdict verdict, double overlap_blocks,
+                        const ScheduleRequest& request, CandidateTable* table,
+                        Placement* placement) {
+  CountVerdict(verdict, &placement->filtered);
+  if (!request.list_filtered || table->filtered.size() >= kMaxFilteredTargets) return;
+  table->filtered.push_back(
+      {.target = row.target, .reason = ReasonOf(verdict), .device_overlap_blocks = overlap_blocks});
+}
+
+void Scheduler::ScoreCandidates(const ScheduleRequest& request, CandidateTable* table) {
   uint64_t least_prefill_tokens = std::numeric_limits<uint64_t>::max();
-  for (size_t i = 0; i < table->inputs.size(); ++i) {
-    const TargetSlot slot = table->slots[i];
-    const LoadLedger::Load load = ledger_.LoadOf(slot);
-    CandidateInput& input = table->inputs[i];
-    input.active_prefill_tokens = load.active_prefill_tokens;
-    input.active_decode_blocks = load.active_decode_blocks;
-    input.active_requests = load.active_requests;
-    input.additional_decode_blocks =
-        request.chain.size() - table->live_blocks[static_cast<uint32_t>(slot)];
-    least_prefill_tokens = std::min(least_prefill_tokens, load.active_prefill_tokens);
+  for (const SeenCandidate& seen : table->seen) {
+    least_prefill_tokens = std::min(least_prefill_tokens, seen.active_prefill_tokens);
   }
   table->context = {.weights = request.weights,
                     .isl_tokens = request.isl_tokens,
                     .block_size_tokens = request.block_size_tokens,
                     .least_active_prefill_tokens = least_prefill_tokens,
                     .decode_pool = request.decode_pool};
-  table->costs.clear();
-  table->best_overlap_index = 0;
-  table->best_overlap_blocks = 0;
-  for (const CandidateInput& input : table->inputs) {
-    const CandidateCost score = ScoreCandidate(input, table->context);
-    if (score.effective_overlap_blocks > table->best_overlap_blocks) {
-      table->best_overlap_index = table->costs.size();
-      table->best_overlap_blocks = score.effective_overlap_blocks;
-    }
-    table->costs.push_back(score.cost_blocks);
-  }
+  table->costs.resize(table->seen.size());
+  table->summary = ScoreAll(table->seen, table->context, table->costs);
 }
 
 void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
@@ -167,7 +163,7 @@ void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTab
                       : samples                      ? DecisionReason::kSampled
                       : placement->pick.tie_size > 1 ? DecisionReason::kTieBreak
                                                      : DecisionReason::kLowestCost;
-  const Target target = table.inputs[placement->index].target;
+  const Target target = table.seen[placement->index].target();
   const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
                                     [](const Row& r, const Target& t) { return r.target < t; });
   placement->worker = row->worker;
@@ -175,13 +171,13 @@ void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTab
 
 bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
                      Placement* placement) {
-  const CandidateInput& chosen = table.inputs[placement->index];
-  const double effective_blocks = ScoreCandidate(chosen, table.context).effective_overlap_blocks;
+  const SeenCandidate& chosen = table.seen[placement->index];
+  const double effective_blocks = ScoreSeen(chosen, table.context).effective_overlap_blocks;
   const auto cached_tokens = static_cast<uint64_t>(
       std::llround(effective_blocks * static_cast<double>(request.block_size_tokens)));
   const uint64_t uncached_tokens = request.isl_tokens - std::min(cached_tokens, request.isl_tokens);
   const auto booking =
-      ledger_.Add({.target = table.slots[placement->index],
+      ledger_.Add({.target = chosen.slot,
                    .chain = request.chain,
                    .share_prefixes = request.weights.assume_kv_reuse,
                    .prefill_tokens = request.weights.track_prefill_tokens ? uncached_tokens : 0,

@@ -42,16 +42,13 @@ struct ScheduleRequest {
 // The candidates of one decision. Belongs to the calling thread and is reused, so that the lock is
 // held without allocating, and explanations are built from it after the lock is released.
 struct CandidateTable {
-  std::vector<CandidateInput> inputs;  // ascending target
-  std::vector<double> costs;           // of inputs[i]
+  std::vector<SeenCandidate> seen;  // ascending target
+  std::vector<double> costs;        // of seen[i]
   ScoreContext context;
-  size_t best_overlap_index = 0;  // of the candidate with the most effective overlap
-  double best_overlap_blocks = 0;
+  CostsSummary summary;
   std::vector<FilteredTarget> filtered;  // at most kMaxFilteredTargets, ascending target
 
-  // Below, of use to the scheduler only.
-  std::vector<TargetSlot> slots;      // of inputs[i]
-  std::vector<uint32_t> live_blocks;  // by slot
+  std::vector<uint32_t> live_blocks;  // by slot; of use to the scheduler only
 };
 
 // What the scheduler decided. The candidates are in the caller's CandidateTable.
@@ -129,8 +126,10 @@ class Scheduler {
   // The steps of PickAndBook.
   void CollectCandidates(const ScheduleRequest& request, CandidateTable* table,
                          Placement* placement) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ReadLoads(const ScheduleRequest& request, CandidateTable* table) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes why the row's target is no candidate.
+  static void Exclude(const Row& row, EligibilityFilter::Verdict verdict, double overlap_blocks,
+                      const ScheduleRequest& request, CandidateTable* table, Placement* placement);
+  static void ScoreCandidates(const ScheduleRequest& request, CandidateTable* table);
   void PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
                      Placement* placement) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False if the ledger is full.

@@ -7,11 +7,19 @@
 namespace kvrouter {
 namespace {
 
+// std::round of what is not negative, without the call.
+double RoundedTokens(double tokens) {
+  constexpr double kAllWholeFrom = 0x1p52;
+  if (!(tokens < kAllWholeFrom)) return tokens;
+  const auto whole = static_cast<double>(static_cast<int64_t>(tokens));
+  return tokens - whole >= 0.5 ? whole + 1 : whole;
+}
+
 double RawPrefillBlocks(const CandidateInput& in, double effective_overlap_blocks,
                         const ScoreContext& context) {
   if (!context.weights.track_prefill_tokens) return 0;
   const double block_tokens = context.block_size_tokens;
-  const double cached_tokens = std::round(effective_overlap_blocks * block_tokens);
+  const double cached_tokens = RoundedTokens(effective_overlap_blocks * block_tokens);
   const double isl_tokens = static_cast<double>(context.isl_tokens);
   const double uncached_tokens = isl_tokens - std::min(cached_tokens, isl_tokens);
   return (static_cast<double>(in.active_prefill_tokens) + uncached_tokens + cached_tokens) /
@@ -32,9 +40,10 @@ double CreditDecay(const CandidateInput& in, const ScoreContext& context) {
   return 1 / (1 + rate * (static_cast<double>(excess_tokens) / block_tokens) / request_blocks);
 }
 
-}  // namespace
-
-CandidateCost ScoreCandidate(const CandidateInput& in, const ScoreContext& context) {
+// Inlined into everything that scores, so that it is one function whoever asks, and so that a caller
+// who wants the cost alone does not write down the terms.
+[[gnu::always_inline]] inline CandidateCost Score(const CandidateInput& in,
+                                                  const ScoreContext& context) {
   const CostWeights& weights = context.weights.cost;
   CandidateCost out;
   out.target = in.target;
@@ -72,6 +81,38 @@ CandidateCost ScoreCandidate(const CandidateInput& in, const ScoreContext& conte
   // subtracted.
   out.cost_blocks = std::min(logit * in.taint_multiplier, std::numeric_limits<double>::max());
   return out;
+}
+
+CandidateInput WrittenOut(const SeenCandidate& seen) {
+  return {.target = seen.target(),
+          .device_overlap_blocks = seen.device_overlap_blocks,
+          .active_prefill_tokens = seen.active_prefill_tokens,
+          .active_decode_blocks = seen.active_decode_blocks,
+          .additional_decode_blocks = seen.additional_decode_blocks,
+          .active_requests = seen.active_requests};
+}
+
+}  // namespace
+
+CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& context) {
+  return Score(input, context);
+}
+
+CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context) {
+  return Score(WrittenOut(seen), context);
+}
+
+CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
+                      std::span<double> costs) {
+  CostsSummary summary;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const CandidateCost score = Score(WrittenOut(seen[i]), context);
+    if (score.effective_overlap_blocks > summary.most_overlap_blocks) {
+      summary = {.most_overlap_index = i, .most_overlap_blocks = score.effective_overlap_blocks};
+    }
+    costs[i] = score.cost_blocks;
+  }
+  return summary;
 }
 
 double TaintMultiplier(double taint_weight_sum) { return std::exp(-std::tanh(taint_weight_sum)); }

@@ -2,8 +2,10 @@
 #define KVROUTER_CORE_SCHEDULE_SCORER_H_
 
 #include <cstdint>
+#include <span>
 
 #include "core/schedule/effective_weights.h"
+#include "core/schedule/live_chains.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/types.h"
 
@@ -11,11 +13,12 @@ namespace kvrouter {
 
 // What it would cost to serve a request on a target, in blocks; lower is better. Pure functions.
 //
-//   effective = device + host_weight * host + disk_weight * disk             (blocks the target
-//   need not compute) cached    = round(effective * B) tokens prefill   = track_prefill ?
-//   (active_prefill_tokens + (isl - min(cached, isl)) + cached) / B : 0 decay     = 1 / (1 +
-//   credit_decay * ((active_prefill_tokens - least among eligible) / B) / ceil(isl / B)) credit =
-//   overlap_score_credit * decay * device + host_weight * host + disk_weight * disk
+//   effective = device + host_weight * host + disk_weight * disk    (blocks that are not computed)
+//   cached    = round(effective * B)                                                      (tokens)
+//   prefill   = track_prefill ? (active_prefill_tokens + (isl - min(cached, isl)) + cached) / B : 0
+//   excess    = (active_prefill_tokens - least among eligible) / B
+//   decay     = 1 / (1 + credit_decay * excess / ceil(isl / B))
+//   credit    = overlap_score_credit * decay * device + host_weight * host + disk_weight * disk
 //               + shared_multiplier * shared
 //   decode    = active_decode_blocks + additional_decode_blocks
 //   requests  = decode_active_request_weight * active_requests
@@ -58,6 +61,34 @@ struct ScoreContext {
 };
 
 CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& context);
+
+// The same inputs as the scheduler writes them down under its lock: only those that have a source,
+// as small as they go, because explanations keep them by the hundred thousand.
+struct SeenCandidate {
+  WorkerId worker{};
+  uint32_t dp_rank = 0;
+  uint32_t additional_decode_blocks = 0;
+  double device_overlap_blocks = 0;
+  uint64_t active_prefill_tokens = 0;
+  double active_decode_blocks = 0;
+  uint32_t active_requests = 0;
+  TargetSlot slot{};
+
+  Target target() const { return {.worker = worker, .dp_rank = dp_rank}; }
+};
+static_assert(sizeof(SeenCandidate) == 48);
+
+// As if it were written out as a CandidateInput.
+CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context);
+
+struct CostsSummary {
+  size_t most_overlap_index = 0;  // the first of the candidates with the most effective overlap
+  double most_overlap_blocks = 0;
+};
+
+// costs[i] becomes the cost_blocks of seen[i], to the bit. REQUIRES: equal lengths.
+CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
+                      std::span<double> costs);
 
 // Of the preferred taints that a worker carries: in [1/e, e], 1 for a sum of 0.
 double TaintMultiplier(double taint_weight_sum);

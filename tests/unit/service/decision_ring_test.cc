@@ -3,18 +3,39 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace kvrouter {
 namespace {
 
-RouteDecision ADecision(uint64_t booking, size_t candidates = 0) {
-  RouteDecision decision;
-  decision.booking = BookingId{booking};
-  decision.candidates.resize(candidates);
-  return decision;
+class SomeCandidates : public CandidateSource {
+ public:
+  explicit SomeCandidates(size_t count) : count_(count) {}
+  size_t size() const override { return count_; }
+  CandidateCost At(size_t i) const override {
+    CandidateCost cost;
+    cost.cost_blocks = static_cast<double>(i);
+    return cost;
+  }
+  uint64_t bytes() const override { return 100 * count_; }
+
+ private:
+  const size_t count_;
+};
+
+// A booking is recorded under `id`.
+void Record(DecisionRing* ring, std::string_view id, uint64_t booking, size_t candidates = 0,
+            MonotonicTime now = {}) {
+  auto request = std::make_shared<BookedRequest>(id);
+  request->decision.booking = BookingId{booking};
+  request->decided_at = now;
+  ring->Record(std::move(request),
+               CandidateList(std::make_shared<const SomeCandidates>(candidates)), {});
 }
 
 BookingId BookingOf(const DecisionRing& ring, std::string_view id) {
@@ -24,19 +45,19 @@ BookingId BookingOf(const DecisionRing& ring, std::string_view id) {
 
 TEST(DecisionRingTest, FindsWhatWasRecordedAndWhen) {
   DecisionRing ring({.max_entries = 4, .max_bytes = 1 << 20});
-  ring.Record("a", ADecision(1, 3), std::chrono::seconds(7));
+  Record(&ring, "a", 1, 3, std::chrono::seconds(7));
   const auto found = ring.Find("a");
-  ASSERT_NE(found, nullptr);
+  ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->decision.candidates.size(), 3u);
   EXPECT_EQ(found->decided_at, std::chrono::seconds(7));
-  EXPECT_EQ(ring.Find("b"), nullptr);
+  EXPECT_FALSE(ring.Find("b").has_value());
 }
 
 TEST(DecisionRingTest, TheOldestGoesFirstAndIsCounted) {
   DecisionRing ring({.max_entries = 3, .max_bytes = 1 << 20});
-  for (uint64_t i = 1; i <= 5; ++i) ring.Record(fmt::format("r{}", i), ADecision(i), {});
-  EXPECT_EQ(ring.Find("r1"), nullptr);
-  EXPECT_EQ(ring.Find("r2"), nullptr);
+  for (uint64_t i = 1; i <= 5; ++i) Record(&ring, fmt::format("r{}", i), i);
+  EXPECT_FALSE(ring.Find("r1").has_value());
+  EXPECT_FALSE(ring.Find("r2").has_value());
   for (uint64_t i = 3; i <= 5; ++i) EXPECT_EQ(BookingOf(ring, fmt::format("r{}", i)), BookingId{i});
   EXPECT_EQ(ring.Read().entries, 3u);
   EXPECT_EQ(ring.Read().evicted_total, 2u);
@@ -46,7 +67,7 @@ TEST(DecisionRingTest, BytesAreBoundedToo) {
   constexpr uint64_t kMaxBytes = 100'000;
   DecisionRing ring({.max_entries = 1'000'000, .max_bytes = kMaxBytes});
   for (uint64_t i = 0; i < 1000; ++i) {
-    ring.Record(fmt::format("r{}", i), ADecision(i, i % 64), {});
+    Record(&ring, fmt::format("r{}", i), i, i % 64);
     ASSERT_LE(ring.Read().bytes, kMaxBytes);
   }
   EXPECT_GT(ring.Read().entries, 5u);
@@ -56,39 +77,62 @@ TEST(DecisionRingTest, BytesAreBoundedToo) {
 
 TEST(DecisionRingTest, WhatIsLargerThanAllOfItIsNotKept) {
   DecisionRing ring({.max_entries = 10, .max_bytes = 100});
-  ring.Record("a", ADecision(1, 64), {});
-  EXPECT_EQ(ring.Find("a"), nullptr);
+  Record(&ring, "a", 1, 64);
+  EXPECT_FALSE(ring.Find("a").has_value());
   EXPECT_EQ(ring.Read().bytes, 0u);
   EXPECT_EQ(ring.Read().evicted_total, 1u);
 }
 
 TEST(DecisionRingTest, AnIdUsedAgainMeansItsLastDecisionAlsoWhenTheFirstLeaves) {
   DecisionRing ring({.max_entries = 3, .max_bytes = 1 << 20});
-  ring.Record("a", ADecision(1), {});
-  ring.Record("b", ADecision(2), {});
-  ring.Record("a", ADecision(3), {});
+  Record(&ring, "a", 1);
+  Record(&ring, "b", 2);
+  Record(&ring, "a", 3);
   EXPECT_EQ(BookingOf(ring, "a"), BookingId{3});
-  ring.Record("c", ADecision(4), {});  // evicts the first "a"
+  Record(&ring, "c", 4);  // evicts the first "a"
   EXPECT_EQ(BookingOf(ring, "a"), BookingId{3});
   EXPECT_EQ(BookingOf(ring, "b"), BookingId{2});
-  ring.Record("d", ADecision(5), {});
-  ring.Record("e", ADecision(6), {});  // evicts the second
-  EXPECT_EQ(ring.Find("a"), nullptr);
+  Record(&ring, "d", 5);
+  Record(&ring, "e", 6);  // evicts the second
+  EXPECT_FALSE(ring.Find("a").has_value());
 }
 
 TEST(DecisionRingTest, NoEntriesMeansNothingIsKeptOrCounted) {
   DecisionRing ring({.max_entries = 0, .max_bytes = 1 << 20});
-  ring.Record("a", ADecision(1), {});
-  EXPECT_EQ(ring.Find("a"), nullptr);
+  Record(&ring, "a", 1);
+  EXPECT_FALSE(ring.Find("a").has_value());
   EXPECT_EQ(ring.Read().evicted_total, 0u);
 }
 
 TEST(DecisionRingTest, WhatWasFoundOutlivesItsEviction) {
   DecisionRing ring({.max_entries = 1, .max_bytes = 1 << 20});
-  ring.Record("a", ADecision(1, 2), {});
+  Record(&ring, "a", 1, 2);
   const auto found = ring.Find("a");
-  ring.Record("b", ADecision(2), {});
+  Record(&ring, "b", 2);
   EXPECT_EQ(found->decision.candidates.size(), 2u);
+}
+
+TEST(DecisionRingTest, FindsTheOldestOfMoreEntriesThanOneStretchOfALookUp) {
+  constexpr uint64_t kEntries = 40'000;
+  DecisionRing ring({.max_entries = kEntries, .max_bytes = uint64_t{1} << 30});
+  for (uint64_t i = 1; i <= kEntries + 5; ++i) Record(&ring, fmt::format("r{}", i), i);
+  EXPECT_EQ(BookingOf(ring, "r5"), kNoBooking);
+  EXPECT_EQ(BookingOf(ring, "r6"), BookingId{6});
+  EXPECT_EQ(BookingOf(ring, "r20000"), BookingId{20'000});
+  EXPECT_EQ(BookingOf(ring, "r40005"), BookingId{40'005});
+}
+
+TEST(DecisionRingTest, TheListsComeWithTheDecision) {
+  DecisionRing ring({.max_entries = 2, .max_bytes = 1 << 20});
+  auto request = std::make_shared<BookedRequest>("a");
+  ring.Record(request, CandidateList(std::make_shared<const SomeCandidates>(3)),
+              {{.target = {.worker = WorkerId{9}}, .reason = FilterReason::kDraining}});
+  const auto found = ring.Find("a");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->decision.candidates[2].cost_blocks, 2);
+  ASSERT_EQ(found->decision.filtered_targets.size(), 1u);
+  EXPECT_EQ(found->decision.filtered_targets[0].target.worker, WorkerId{9});
+  EXPECT_TRUE(request->decision.candidates.empty()) << "the record itself stays small";
 }
 
 TEST(DecisionRingTest, RecordsAndLookUpsFromManyThreads) {
@@ -98,9 +142,9 @@ TEST(DecisionRingTest, RecordsAndLookUpsFromManyThreads) {
     threads.emplace_back([&ring, t] {
       for (uint64_t i = 0; i < 2000; ++i) {
         const std::string id = fmt::format("r{}", i % 20);
-        ring.Record(id, ADecision(t, 2), {});
+        Record(&ring, id, t, 2);
         const auto found = ring.Find(id);
-        ASSERT_TRUE(found == nullptr || found->decision.candidates.size() == 2);
+        ASSERT_TRUE(!found || found->decision.candidates.size() == 2);
       }
     });
   }

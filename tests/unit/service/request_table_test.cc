@@ -23,7 +23,7 @@ TEST(RequestTableTest, SecondReserveSeesTheStateOfTheFirst) {
   RequestTable table;
   EXPECT_EQ(table.Reserve("a").result, Result::kReserved);
   EXPECT_EQ(table.Reserve("a").result, Result::kDeciding);
-  ASSERT_TRUE(table.Confirm("a", ADecision(7)));
+  ASSERT_TRUE(table.Confirm("a", ADecision(7), {}));
   const RequestTable::Reserved third = table.Reserve("a");
   EXPECT_EQ(third.result, Result::kBooked);
   EXPECT_EQ(third.booking, BookingId{7});
@@ -41,7 +41,7 @@ TEST(RequestTableTest, WithdrawnIdCanBeReservedAgain) {
 TEST(RequestTableTest, BookedRecordIsReleasedOnce) {
   RequestTable table;
   table.Reserve("a");
-  ASSERT_TRUE(table.Confirm("a", ADecision(7)));
+  ASSERT_TRUE(table.Confirm("a", ADecision(7), {}));
   EXPECT_EQ(table.Release("a").booking, BookingId{7});
   EXPECT_FALSE(table.Release("a").found);
   EXPECT_EQ(table.FindBooking("a"), kNoBooking);
@@ -53,7 +53,7 @@ TEST(RequestTableTest, ReleaseBeforeTheDecisionIsReportedByConfirm) {
   table.Reserve("a");
   EXPECT_TRUE(table.Release("a").found);
   EXPECT_FALSE(table.Release("a").found) << "a second Free of the same request";
-  EXPECT_FALSE(table.Confirm("a", ADecision(7)));
+  EXPECT_FALSE(table.Confirm("a", ADecision(7), {}));
   EXPECT_EQ(table.Reserve("a").result, Result::kReserved) << "the record is gone";
 }
 
@@ -75,7 +75,7 @@ TEST(RequestTableTest, TicketAfterReleaseIsRefused) {
 TEST(RequestTableTest, EraseLooksAtTheBooking) {
   RequestTable table;
   table.Reserve("a");
-  ASSERT_TRUE(table.Confirm("a", ADecision(7)));
+  ASSERT_TRUE(table.Confirm("a", ADecision(7), {}));
   EXPECT_FALSE(table.EraseBooking("a", BookingId{8})) << "a later booking under the same id";
   EXPECT_TRUE(table.EraseBooking("a", BookingId{7}));
   EXPECT_FALSE(table.EraseBooking("a", BookingId{7}));
@@ -85,7 +85,7 @@ TEST(RequestTableTest, SweepTakesOutTheDeadOnly) {
   RequestTable table;
   for (uint64_t i = 1; i <= 1000; ++i) {
     table.Reserve(std::to_string(i));
-    ASSERT_TRUE(table.Confirm(std::to_string(i), ADecision(i)));
+    ASSERT_TRUE(table.Confirm(std::to_string(i), ADecision(i), {}));
   }
   table.Reserve("deciding");
   const auto is_even = [](BookingId booking) { return static_cast<uint64_t>(booking) % 2 == 0; };
@@ -112,7 +112,7 @@ TEST(RequestTableTest, OneOfManyThreadsGetsEachIdAndEachBookingIsTakenOnce) {
           if (table.Reserve(id).result == Result::kReserved) {
             ++reserved[t];
             const auto booking = static_cast<uint64_t>(t * kIds + i + 1);
-            if (!table.Confirm(id, ADecision(booking))) taken[t].push_back(booking);
+            if (!table.Confirm(id, ADecision(booking), {})) taken[t].push_back(booking);
           }
           const RequestTable::Released released = table.Release(id);
           if (released.booking != kNoBooking) {
