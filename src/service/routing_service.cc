@@ -79,8 +79,9 @@ struct RoutingService::Impl {
         clock(k),
         recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
 
-  // As the public one, but the caller counts the answer.
-  void Submit(RouteRequest request, Completion done, std::string* request_id_out);
+  // As the public one, but counts no answer.
+  std::optional<Answer> Submit(RouteRequest request, const std::function<Completion()>& wait,
+                               std::string* request_id_out);
   // Submit up to where it may have to wait: settled unless it is a ticket. Gives the request an id
   // if it has none.
   absl::StatusOr<Router::Submission> Start(RouteRequest* request, std::string* request_id_out);
@@ -185,14 +186,15 @@ absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* req
   return submission;
 }
 
-void RoutingService::Impl::Submit(RouteRequest request, Completion done,
-                                  std::string* request_id_out) {
+std::optional<RoutingService::Answer> RoutingService::Impl::Submit(
+    RouteRequest request, const std::function<Completion()>& wait, std::string* request_id_out) {
   auto submission = Start(&request, request_id_out);
-  if (!submission.ok()) return done(submission.status());
+  if (!submission.ok()) return submission.status();
   if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
-    return Park(std::move(request.request_id), request.book, *ticket, std::move(done));
+    Park(std::move(request.request_id), request.book, *ticket, wait());
+    return std::nullopt;
   }
-  done(std::get<RouteDecision>(*std::move(submission)));
+  return std::get<RouteDecision>(*std::move(submission));
 }
 
 void RoutingService::Impl::Pump() {
@@ -220,14 +222,17 @@ RoutingService::~RoutingService() {
   }
 }
 
-void RoutingService::Submit(RouteRequest request, Completion done, std::string* request_id_out) {
-  impl_->Submit(
-      std::move(request),
-      [impl = impl_.get(), done = std::move(done)](absl::StatusOr<RouteDecision> decision) {
-        impl->refused.Count(decision.status());
-        done(std::move(decision));
-      },
-      request_id_out);
+std::optional<RoutingService::Answer> RoutingService::Submit(
+    RouteRequest request, const std::function<Completion()>& wait, std::string* request_id_out) {
+  const auto wait_counted = [this, &wait]() -> Completion {
+    return [impl = impl_.get(), done = wait()](Answer answer) {
+      impl->refused.Count(answer.status());
+      done(std::move(answer));
+    };
+  };
+  std::optional<Answer> answer = impl_->Submit(std::move(request), wait_counted, request_id_out);
+  if (answer) impl_->refused.Count(answer->status());
+  return answer;
 }
 
 absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,

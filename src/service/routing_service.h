@@ -60,22 +60,25 @@ struct Explanation {
 // Thread safety: thread-safe.
 class RoutingService {
  public:
-  using Completion = std::function<void(absl::StatusOr<RouteDecision>)>;
+  using Answer = absl::StatusOr<RouteDecision>;
+  using Completion = std::function<void(Answer)>;
 
   // `router` and `clock` outlive the service.
   RoutingService(ServiceConfig config, Router* router, const Clock* clock);
   ~RoutingService();
 
-  // Decides, and books if request.book. `done` is called exactly once: usually before Submit
-  // returns, later when the request had to wait; never under a lock. An empty request_id is
-  // replaced by a generated one (in *request_id_out if given, set before `done` runs). Additional
-  // errors: those of CheckRequest; kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking
-  // of this id is live (FindDecision then has the original, and its life is prolonged: the caller
-  // is evidently there) or still being decided (no original yet); CANCELLED when Free came first.
-  void Submit(RouteRequest request, Completion done, std::string* request_id_out = nullptr);
+  // Decides, and books if request.book. Returns the answer when it is there at once, as it always is
+  // without a queue. Otherwise nothing: the request waits. Then `wait` was called, once and before
+  // the request could be resolved, and the completion it made gets the answer, exactly once, never
+  // under a lock, perhaps before Submit returns. An empty request_id is replaced by a generated one
+  // (in *request_id_out if given, set before `wait` runs). Additional errors: those of CheckRequest;
+  // kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is live
+  // (FindDecision then has the original, and its life is prolonged: the caller is evidently there)
+  // or still being decided (no original yet); CANCELLED when Free came first.
+  std::optional<Answer> Submit(RouteRequest request, const std::function<Completion()>& wait,
+                               std::string* request_id_out = nullptr);
 
-  // Submit for callers that know the answer comes at once (no queue). A request that would have to
-  // wait is refused with kQueueLimit.
+  // Submit for callers that cannot wait: a request that would have to is refused with kQueueLimit.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
 
   // For a door that refuses a message before it is a request: counted like an answer of Submit.

@@ -38,6 +38,7 @@ void RouteStream::OnWriteDone(bool ok) {
     MutexLock lock(mu_);
     writing_ = false;
     broken_ = broken_ || !ok;
+    if (outgoing_.has_route()) spare_ = std::move(outgoing_);
   }
   Proceed();
 }
@@ -106,6 +107,17 @@ void RouteStream::Answer(v1::StreamResponse response) {
   Proceed();
 }
 
+v1::StreamResponse RouteStream::NewRouteAnswer() {
+  std::optional<v1::StreamResponse> spare;
+  {
+    MutexLock lock(mu_);
+    spare.swap(spare_);
+  }
+  if (!spare) return {};
+  spare->mutable_route()->Clear();
+  return *std::move(spare);
+}
+
 void RouteStream::Fail(uint64_t correlation_id, const absl::Status& status,
                        const std::string& request_id) {
   v1::StreamResponse response;
@@ -166,27 +178,24 @@ void RouteStream::Route(uint64_t correlation_id, const v1::RouteRequest& message
     routing_->CountRefusal(input.status());
     return Fail(correlation_id, input.status());
   }
-  {
-    MutexLock lock(mu_);
-    ++deciding_;
-  }
   struct Progress {
     std::string request_id;
     bool decided = false;  // before Submit returned or after: guarded by mu_
   };
-  const auto progress = std::make_shared<Progress>();
-  routing_->Submit(
-      std::move(input->request),
-      [self = shared_from_this(), correlation_id,
-       progress](absl::StatusOr<RouteDecision> decision) {
-        {
-          MutexLock lock(self->mu_);
-          progress->decided = true;
-          self->waiting_.erase(progress->request_id);
-        }
-        self->Decided(correlation_id, progress->request_id, std::move(decision));
-      },
-      &progress->request_id);
+  std::shared_ptr<Progress> progress;  // of a request that waits
+  std::string request_id;
+  const auto wait = [this, correlation_id, &progress, &request_id]() -> RoutingService::Completion {
+    progress = std::make_shared<Progress>();
+    progress->request_id = request_id;
+    MutexLock lock(mu_);
+    ++deciding_;
+    return [self = shared_from_this(), correlation_id, progress](RoutingService::Answer answer) {
+      self->Resolve(correlation_id, progress->request_id, std::move(answer), &progress->decided);
+    };
+  };
+  std::optional<RoutingService::Answer> answer =
+      routing_->Submit(std::move(input->request), wait, &request_id);
+  if (answer) return Decided(correlation_id, request_id, std::move(*answer));
   bool leave = false;
   {
     MutexLock lock(mu_);
@@ -197,22 +206,29 @@ void RouteStream::Route(uint64_t correlation_id, const v1::RouteRequest& message
   if (leave) routing_->Free(progress->request_id);
 }
 
-void RouteStream::Decided(uint64_t correlation_id, const std::string& request_id,
-                          absl::StatusOr<RouteDecision> decision) {
-  if (decision.ok()) {
-    if (decision->booked) Remember(request_id, decision->booking);
-    v1::StreamResponse response;
-    response.set_correlation_id(correlation_id);
-    ToProto(request_id, *decision, response.mutable_route());
-    Answer(std::move(response));
-  } else {
-    Fail(correlation_id, decision.status(), request_id);
+void RouteStream::Resolve(uint64_t correlation_id, const std::string& request_id,
+                          RoutingService::Answer answer, bool* decided) {
+  {
+    MutexLock lock(mu_);
+    *decided = true;
+    waiting_.erase(request_id);
   }
+  Decided(correlation_id, request_id, std::move(answer));
   {
     MutexLock lock(mu_);
     --deciding_;  // after the answer is queued: a clean end waits for both
   }
   Proceed();
+}
+
+void RouteStream::Decided(uint64_t correlation_id, const std::string& request_id,
+                          RoutingService::Answer answer) {
+  if (!answer.ok()) return Fail(correlation_id, answer.status(), request_id);
+  if (answer->booked) Remember(request_id, answer->booking);
+  v1::StreamResponse response = NewRouteAnswer();
+  response.set_correlation_id(correlation_id);
+  ToProto(request_id, *answer, response.mutable_route());
+  Answer(std::move(response));
 }
 
 void RouteStream::Remember(const std::string& request_id, BookingId booking) {

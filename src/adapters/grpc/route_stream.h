@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -54,11 +55,16 @@ class RouteStream final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::
 
   void Handle(const v1::StreamRequest& message);
   void Route(uint64_t correlation_id, const v1::RouteRequest& message);
+  // Of a request that waited; `decided` is guarded by mu_.
+  void Resolve(uint64_t correlation_id, const std::string& request_id,
+               RoutingService::Answer answer, bool* decided);
   void Decided(uint64_t correlation_id, const std::string& request_id,
-               absl::StatusOr<RouteDecision> decision);
+               RoutingService::Answer answer);
   void Fail(uint64_t correlation_id, const absl::Status& status,
             const std::string& request_id = "");
   void Answer(v1::StreamResponse response);
+  // Holds an empty RouteResponse.
+  v1::StreamResponse NewRouteAnswer();
   void Remember(const std::string& request_id, BookingId booking);
 
   // Whatever can be done now.
@@ -80,6 +86,8 @@ class RouteStream final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<v1::StreamResponse> answers_ ABSL_GUARDED_BY(mu_);
+  // An answer to Route that was written: its list of candidates serves the next one.
+  std::optional<v1::StreamResponse> spare_ ABSL_GUARDED_BY(mu_);
   size_t deciding_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_set<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // ids of requests that wait
   Bookings bookings_ ABSL_GUARDED_BY(mu_);                         // made here

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,80 +20,76 @@
 namespace kvrouter {
 namespace {
 
-// One Route call. Answered inside Start when the core decides at once, else later on the thread
-// that resolves it.
+// What a Route call needs until it is answered.
 //
 // A booking that cannot be delivered is given back: a call found cancelled when its decision is
 // there releases it, and a call cancelled while it waits leaves the queue. A reply that is lost
 // after that keeps its booking; the caller's retry under the same id learns of it (ALREADY_EXISTS),
 // or it expires.
-class RouteCall final : public grpc::ServerUnaryReactor {
- public:
-  RouteCall(RoutingService* routing, grpc::CallbackServerContext* context,
-            v1::RouteResponse* response)
-      : routing_(routing), context_(context), response_(response) {}
+struct RouteCall {
+  RoutingService* routing = nullptr;
+  grpc::CallbackServerContext* context = nullptr;
+  v1::RouteResponse* response = nullptr;
+  std::string request_id = {};  // set once the request was submitted
 
-  void Start(const v1::RouteRequest& request) {
-    absl::StatusOr<RouteInput> input = FromProto(request);
-    if (!input.ok()) {
-      routing_->CountRefusal(input.status());
-      Finish(ToGrpcStatus(input.status(), context_));
-    } else {
-      routing_->Submit(
-          std::move(input->request),
-          [this](absl::StatusOr<RouteDecision> decision) { Resolve(std::move(decision)); },
-          &request_id_);
-      State deciding = State::kDeciding;
-      if (state_.compare_exchange_strong(deciding, State::kWaiting) && context_->IsCancelled()) {
-        routing_->Free(request_id_);
+  grpc::Status Resolve(const RoutingService::Answer& answer) const {
+    if (!answer.ok()) return Refuse(answer.status());
+    if (answer->booked && context->IsCancelled()) {
+      routing->Free(request_id);
+      return grpc::Status::CANCELLED;
+    }
+    ToProto(request_id, *answer, response);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Refuse(const absl::Status& status) const {
+    v1::RouteResponse original;
+    bool has_original = false;
+    if (ErrorReasonOf(status) == ErrorReason::kDuplicateRequest) {
+      if (const auto decision = routing->FindDecision(request_id)) {
+        ToProto(request_id, *decision, &original);
+        has_original = true;
       }
+    }
+    return ToGrpcStatus(status, context, has_original ? &original : nullptr);
+  }
+};
+
+// A Route call that waits: answered on the thread that resolves it, perhaps before Submit has
+// returned. Only such calls pay for a reactor: gRPC ends calls on its default one without a detour
+// over another thread.
+class WaitingRoute final : public grpc::ServerUnaryReactor {
+ public:
+  explicit WaitingRoute(RouteCall call) : call_(std::move(call)) {}
+
+  // From the door, when Submit has returned: from here on a cancellation is acted on.
+  void Submitted() {
+    State deciding = State::kDeciding;
+    if (state_.compare_exchange_strong(deciding, State::kWaiting) && call_.context->IsCancelled()) {
+      call_.routing->Free(call_.request_id);
     }
     Unref();
   }
+  void Resolve(const RoutingService::Answer& answer) {
+    state_.store(State::kAnswered);
+    Finish(call_.Resolve(answer));
+  }
 
-  // Not acted on while deciding: Start looks again.
+  // Not acted on while deciding: Submitted looks again.
   void OnCancel() override {
-    if (state_.load() == State::kWaiting) routing_->Free(request_id_);
+    if (state_.load() == State::kWaiting) call_.routing->Free(call_.request_id);
   }
   void OnDone() override { Unref(); }
 
  private:
   enum class State : uint8_t { kDeciding, kWaiting, kAnswered };
 
-  void Resolve(absl::StatusOr<RouteDecision> decision) {
-    state_.store(State::kAnswered);
-    if (!decision.ok()) {
-      FinishWithError(decision.status());
-    } else if (decision->booked && context_->IsCancelled()) {
-      routing_->Free(request_id_);
-      Finish(grpc::Status::CANCELLED);
-    } else {
-      ToProto(request_id_, *decision, response_);
-      Finish(grpc::Status::OK);
-    }
-  }
-
-  void FinishWithError(const absl::Status& status) {
-    v1::RouteResponse original;
-    bool has_original = false;
-    if (ErrorReasonOf(status) == ErrorReason::kDuplicateRequest) {
-      if (const auto decision = routing_->FindDecision(request_id_)) {
-        ToProto(request_id_, *decision, &original);
-        has_original = true;
-      }
-    }
-    Finish(ToGrpcStatus(status, context_, has_original ? &original : nullptr));
-  }
-
-  // Start and gRPC each hold the call: after Finish, OnDone may run before Start has returned.
+  // The door and gRPC each hold the call: after Finish, OnDone may run before the door is through.
   void Unref() {
     if (holders_.fetch_sub(1) == 1) delete this;
   }
 
-  RoutingService* const routing_;
-  grpc::CallbackServerContext* const context_;
-  v1::RouteResponse* const response_;
-  std::string request_id_;  // set before Resolve runs and before kWaiting
+  const RouteCall call_;
   std::atomic<State> state_{State::kDeciding};
   std::atomic<int> holders_{2};
 };
@@ -148,9 +145,26 @@ absl::Status FindPotentialLoads(const RoutingService& routing, const v1::RouteRe
 grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* context,
                                                    const v1::RouteRequest* request,
                                                    v1::RouteResponse* response) {
-  auto* call = new RouteCall(routing_, context, response);  // deletes itself
-  call->Start(*request);
-  return call;
+  absl::StatusOr<RouteInput> input = FromProto(*request);
+  if (!input.ok()) {
+    routing_->CountRefusal(input.status());
+    return FinishNow(context, input.status());
+  }
+  RouteCall call{.routing = routing_, .context = context, .response = response};
+  WaitingRoute* waiting = nullptr;  // deletes itself
+  const auto wait = [&call, &waiting]() -> RoutingService::Completion {
+    waiting = new WaitingRoute(call);
+    return [waiting](const RoutingService::Answer& answer) { waiting->Resolve(answer); };
+  };
+  const std::optional<RoutingService::Answer> answer =
+      routing_->Submit(std::move(input->request), wait, &call.request_id);
+  if (!answer) {
+    waiting->Submitted();
+    return waiting;
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(call.Resolve(*answer));
+  return reactor;
 }
 
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* RouterGrpcService::RouteStream(

@@ -2,6 +2,7 @@
 #define KVROUTER_ADAPTERS_GRPC_ROUTER_SERVICE_H_
 
 #include "adapters/grpc/dump_stream.h"
+#include "adapters/grpc/route_messages.h"
 #include "kvrouter/router.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 #include "service/routing_service.h"
@@ -13,7 +14,9 @@ class RouterGrpcService final : public v1::Router::CallbackService {
  public:
   // Both outlive the door.
   RouterGrpcService(RoutingService* routing, const Router* router)
-      : routing_(routing), router_(router) {}
+      : routing_(routing), router_(router) {
+    SetMessageAllocatorFor_Route(&route_messages_);
+  }
 
   grpc::ServerUnaryReactor* Route(grpc::CallbackServerContext* context,
                                   const v1::RouteRequest* request,
@@ -54,6 +57,7 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   DumpSlots dumps_;
   RoutingService* const routing_;
   const Router* const router_;
+  RouteMessages route_messages_;
 };
 
 }  // namespace kvrouter

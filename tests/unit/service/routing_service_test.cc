@@ -13,6 +13,11 @@
 namespace kvrouter {
 namespace {
 
+RoutingService::Completion NeverWaits() {
+  ADD_FAILURE() << "a request waits although there is no queue";
+  return [](const RoutingService::Answer&) {};
+}
+
 TEST(RoutingServiceTest, RouteBooksAndFreeReturnsIt) {
   Fleet fleet;
   const auto decision = fleet.service.Route(fleet.ARequest("r"));
@@ -34,7 +39,7 @@ TEST(RoutingServiceTest, EveryErrorAnswerIsCountedOnceUnderItsReason) {
     return fleet.service.Counters().refused[static_cast<size_t>(reason)];
   };
   ASSERT_TRUE(fleet.service.Route(fleet.ARequest("r")).ok());
-  fleet.service.Submit(fleet.ARequest("r"), [](const absl::StatusOr<RouteDecision>&) {});
+  ASSERT_TRUE(fleet.service.Submit(fleet.ARequest("r"), NeverWaits).has_value());
   EXPECT_FALSE(fleet.service.Route(fleet.ARequest("r")).ok());
   EXPECT_EQ(refused(ErrorReason::kDuplicateRequest), 2u);
   const std::vector<TokenId> too_many(201);
@@ -95,13 +100,14 @@ TEST(RoutingServiceTest, GeneratedIdsDifferBetweenLives) {
   EXPECT_NE(id_of_one, id_of_other);
 }
 
-TEST(RoutingServiceTest, CompletionKnowsTheGeneratedId) {
+TEST(RoutingServiceTest, WithoutAQueueTheAnswerIsThereAtOnceWithTheGeneratedId) {
   Fleet fleet;
-  std::string id, seen;
-  fleet.service.Submit(
-      fleet.ARequest(""), [&](absl::StatusOr<RouteDecision>) { seen = id; }, &id);
-  EXPECT_FALSE(seen.empty());
-  EXPECT_EQ(seen, id);
+  std::string id;
+  const auto answer = fleet.service.Submit(fleet.ARequest(""), NeverWaits, &id);
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_TRUE(answer->ok());
+  EXPECT_FALSE(id.empty());
+  EXPECT_EQ(fleet.service.Free(id), LifecycleResult::kDone);
 }
 
 TEST(RoutingServiceTest, DuplicateIsRefusedAndTheOriginalIsKept) {
