@@ -39,7 +39,7 @@ Daemon::Daemon(DaemonConfig config)
     : config_(std::move(config)),
       metrics_(config_.metrics),
       router_(config_.router, &metrics_, &metrics_),
-      service_(config_.service, &router_, &SteadyClock()),
+      service_(config_.service, &router_, &SteadyClock(), &metrics_),
       workers_(&router_),
       selection_workers_(&workers_),
       select_cache_(config_.select_cache),

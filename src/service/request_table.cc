@@ -23,9 +23,16 @@ RequestTable::Reserved RequestTable::Reserve(std::string_view request_id) {
   return {.result = ReserveResult::kBooked, .booking = it->second->booking};
 }
 
+RequestTable::Released RequestTable::ReleasedOf(const Record& record) {
+  return {.found = true,
+          .booking = record.booking,
+          .by = ServedByOf(record.decision),
+          .output_tokens = record.progress.output_tokens()};
+}
+
 std::shared_ptr<const BookedRequest> RequestTable::Confirm(std::string_view request_id,
                                                            RouteDecision decision,
-                                                           MonotonicTime now) {
+                                                           const Times& times) {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
@@ -40,7 +47,10 @@ std::shared_ptr<const BookedRequest> RequestTable::Confirm(std::string_view requ
   record.booking = decision.booking;
   record.ticket = kNoTicket;
   record.decision = std::move(decision);
-  record.decided_at = now;
+  record.decided_at = times.decided_at;
+  record.progress = RequestProgress({.arrived_at = times.arrived_at,
+                                     .isl_tokens = record.decision.isl_tokens,
+                                     .block_size_tokens = record.decision.block_size_tokens});
   booked_count_.fetch_add(1, std::memory_order_relaxed);
   return it->second;
 }
@@ -81,7 +91,7 @@ RequestTable::Released RequestTable::Release(std::string_view request_id) {
   gone = std::move(it->second);
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);
-  return {.found = true, .booking = gone->booking};
+  return ReleasedOf(*gone);
 }
 
 BookingId RequestTable::FindBooking(std::string_view request_id) const {
@@ -101,15 +111,17 @@ std::optional<RouteDecision> RequestTable::FindDecision(std::string_view request
   return it->second->decision;
 }
 
-bool RequestTable::EraseBooking(std::string_view request_id, BookingId booking) {
+RequestTable::Released RequestTable::EraseBooking(std::string_view request_id, BookingId booking) {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
+  RecordPtr gone;  // freed after the lock
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
-  if (it == shard.records.end() || it->second->booking != booking) return false;
+  if (it == shard.records.end() || it->second->booking != booking) return {};
+  gone = std::move(it->second);
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);
-  return true;
+  return ReleasedOf(*gone);
 }
 
 uint64_t RequestTable::Sweep(const std::function<bool(BookingId)>& is_live) {

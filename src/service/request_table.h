@@ -13,6 +13,8 @@
 #include "base/mutex.h"
 #include "kvrouter/decision.h"
 #include "service/booked_request.h"
+#include "service/request_observer.h"
+#include "service/request_progress.h"
 
 namespace kvrouter {
 
@@ -39,11 +41,15 @@ class RequestTable {
   };
   Reserved Reserve(std::string_view request_id);
 
+  struct Times {
+    MonotonicTime arrived_at{};
+    MonotonicTime decided_at{};
+  };
   // For the call that reserved; `decision` without its lists. Null: released meanwhile; the record
   // is gone and the caller gives the booking back.
   [[nodiscard]] std::shared_ptr<const BookedRequest> Confirm(std::string_view request_id,
                                                              RouteDecision decision,
-                                                             MonotonicTime now);
+                                                             const Times& times);
   // For the call that reserved: the decision comes later, under this ticket. False: released
   // meanwhile; the record stays reserved.
   [[nodiscard]] bool SetTicket(std::string_view request_id, TicketId ticket);
@@ -54,6 +60,8 @@ class RequestTable {
     bool found = false;
     BookingId booking = kNoBooking;  // was booked; the caller gives it back
     TicketId ticket = kNoTicket;     // waits; the caller may cancel it
+    ServedBy by = {};                // with a booking, like the next
+    uint64_t output_tokens = 0;      // as far as reported
   };
   // Takes a booked record out; marks one that is not booked yet.
   Released Release(std::string_view request_id);
@@ -62,8 +70,20 @@ class RequestTable {
   BookingId FindBooking(std::string_view request_id) const;
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
 
-  // Takes the record out if it is still about this booking.
-  bool EraseBooking(std::string_view request_id, BookingId booking);
+  // Takes the record out if it is still about this booking; else found is false.
+  Released EraseBooking(std::string_view request_id, BookingId booking);
+
+  // Calls use(RequestProgress&, ServedBy) if the record is still about this booking, under the
+  // shard's lock.
+  template <typename Use>
+  void WithProgress(std::string_view request_id, BookingId booking, Use use) {
+    const size_t id_hash = HashOfId(request_id);
+    Shard& shard = ShardOf(id_hash);
+    MutexLock lock(shard.mu);
+    const auto it = shard.records.find(request_id, id_hash);
+    if (it == shard.records.end() || it->second->booking != booking) return;
+    use(it->second->progress, ServedByOf(it->second->decision));
+  }
 
   // Takes out all booked records whose booking `is_live` denies; how many. `is_live` runs outside
   // the locks, once per booked record.
@@ -77,7 +97,13 @@ class RequestTable {
     BookingId booking = kNoBooking;  // kNoBooking: not decided yet
     TicketId ticket = kNoTicket;
     bool released = false;  // before it was booked
+    RequestProgress progress;
   };
+  static ServedBy ServedByOf(const RouteDecision& decision) {
+    return {.target = decision.target, .incarnation = decision.incarnation};
+  }
+  // What Release and EraseBooking say of a booked record.
+  static Released ReleasedOf(const Record& record);
   using RecordPtr = std::shared_ptr<Record>;
   struct IdHash {
     size_t operator()(std::string_view id) const { return HashOfId(id); }

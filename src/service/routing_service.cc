@@ -62,6 +62,7 @@ struct RoutingService::Impl {
   const ServiceConfig config;
   Router* const router;
   const Clock* const clock;
+  RequestObserver* const observer;
 
   IdSource ids;
   RefusalCounts refused;
@@ -73,10 +74,11 @@ struct RoutingService::Impl {
   std::atomic<uint64_t> started{0}, finished{0}, advice{0}, expired{0}, duplicates{0},
       unknown_frees{0};
 
-  Impl(ServiceConfig c, Router* r, const Clock* k)
+  Impl(ServiceConfig c, Router* r, const Clock* k, RequestObserver* o)
       : config(c),
         router(r),
         clock(k),
+        observer(o),
         recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
 
   // As the public one, but counts no answer.
@@ -90,7 +92,7 @@ struct RoutingService::Impl {
   // The end of every request that was decided. Consumes the reservation of one that books; not OK:
   // it was freed meanwhile.
   absl::Status Settle(const std::string& request_id, bool book, RouteDecision* decision,
-                      MonotonicTime now);
+                      const RequestTable::Times& times);
   // The end of every request that was not.
   void Withdraw(const std::string& request_id, bool book) {
     if (book) table.Withdraw(request_id);
@@ -104,7 +106,17 @@ struct RoutingService::Impl {
   template <typename Call>
   LifecycleResult OnBooking(std::string_view request_id, Call call);
   void Discard(std::string_view request_id, BookingId booking) {
-    if (table.EraseBooking(request_id, booking)) Add(&finished, 1);
+    if (table.EraseBooking(request_id, booking).found) Add(&finished, 1);
+  }
+  // After a report that the core accepted: `advance` of the request's progress may give a figure,
+  // which the observer is told.
+  template <typename Advance>
+  void Note(std::string_view request_id, BookingId booking,
+            void (RequestObserver::*tell)(const ServedBy&, std::chrono::nanoseconds),
+            Advance advance);
+  void NoteEnd(const RequestTable::Released& released) {
+    if (observer != nullptr && released.output_tokens > 0)
+      observer->OnEnd(released.by, released.output_tokens);
   }
 };
 
@@ -131,15 +143,16 @@ absl::Status RoutingService::Impl::Reserve(const std::string& request_id) {
 }
 
 absl::Status RoutingService::Impl::Settle(const std::string& request_id, bool book,
-                                          RouteDecision* decision, MonotonicTime now) {
+                                          RouteDecision* decision,
+                                          const RequestTable::Times& times) {
   if (!book) {
     Add(&advice, 1);
     return absl::OkStatus();
   }
   Add(&started, 1);
-  auto record = table.Confirm(request_id, WithoutLists(decision), now);
+  auto record = table.Confirm(request_id, WithoutLists(decision), times);
   if (!record) {
-    router->Finish(decision->booking, now);
+    router->Finish(decision->booking, times.decided_at);
     Add(&finished, 1);
     return FreedFirst(request_id);
   }
@@ -150,10 +163,12 @@ absl::Status RoutingService::Impl::Settle(const std::string& request_id, bool bo
 void RoutingService::Impl::Park(std::string request_id, bool book, TicketId ticket,
                                 Completion done) {
   const bool wanted = !book || table.SetTicket(request_id, ticket);
-  waiting.Park(ticket, [this, request_id, book,
+  const MonotonicTime arrived_at = clock->Now();
+  waiting.Park(ticket, [this, request_id, book, arrived_at,
                         done = std::move(done)](absl::StatusOr<RouteDecision> decision) {
     if (decision.ok()) {
-      absl::Status settled = Settle(request_id, book, &*decision, clock->Now());
+      absl::Status settled = Settle(request_id, book, &*decision,
+                                    {.arrived_at = arrived_at, .decided_at = clock->Now()});
       if (!settled.ok()) decision = std::move(settled);
     } else {
       Withdraw(request_id, book);
@@ -180,7 +195,8 @@ absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* req
   if (!submission.ok()) {
     Withdraw(request->request_id, request->book);
   } else if (auto* decision = std::get_if<RouteDecision>(&*submission)) {
-    absl::Status settled = Settle(request->request_id, request->book, decision, now);
+    absl::Status settled = Settle(request->request_id, request->book, decision,
+                                  {.arrived_at = now, .decided_at = now});
     if (!settled.ok()) return settled;
   }
   return submission;
@@ -212,8 +228,25 @@ LifecycleResult RoutingService::Impl::OnBooking(std::string_view request_id, Cal
   return LifecycleResult::kUnknownRequest;
 }
 
-RoutingService::RoutingService(ServiceConfig config, Router* router, const Clock* clock)
-    : impl_(std::make_unique<Impl>(config, router, clock)) {}
+template <typename Advance>
+void RoutingService::Impl::Note(std::string_view request_id, BookingId booking,
+                                void (RequestObserver::*tell)(const ServedBy&,
+                                                              std::chrono::nanoseconds),
+                                Advance advance) {
+  if (observer == nullptr) return;
+  ServedBy by;
+  std::optional<std::chrono::nanoseconds> figure;
+  table.WithProgress(request_id, booking,
+                     [&](RequestProgress& progress, const ServedBy& served_by) {
+                       figure = advance(progress);
+                       by = served_by;
+                     });
+  if (figure) (observer->*tell)(by, *figure);
+}
+
+RoutingService::RoutingService(ServiceConfig config, Router* router, const Clock* clock,
+                               RequestObserver* observer)
+    : impl_(std::make_unique<Impl>(config, router, clock, observer)) {}
 
 RoutingService::~RoutingService() {
   for (WaitingRequests::Continuation& continuation : impl_->waiting.TakeAll()) {
@@ -309,13 +342,18 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
     impl_->Withdraw(route.request_id, /*book=*/true);
     return decision;
   }
-  KVR_RETURN_IF_ERROR(impl_->Settle(route.request_id, /*book=*/true, &*decision, now));
+  KVR_RETURN_IF_ERROR(impl_->Settle(route.request_id, /*book=*/true, &*decision,
+                                    {.arrived_at = now, .decided_at = now}));
   return decision;
 }
 
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
-  const LifecycleResult result = impl_->OnBooking(request_id, [this](BookingId booking) {
-    return impl_->router->PrefillComplete(booking, impl_->clock->Now());
+  const MonotonicTime now = impl_->clock->Now();
+  const LifecycleResult result = impl_->OnBooking(request_id, [&](BookingId booking) {
+    if (!impl_->router->PrefillComplete(booking, now)) return false;
+    impl_->Note(request_id, booking, &RequestObserver::OnFirstToken,
+                [now](RequestProgress& progress) { return progress.FirstToken(now); });
+    return true;
   });
   if (impl_->waiting.Size() > 0) impl_->Pump();
   return result;
@@ -323,15 +361,25 @@ LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
 
 LifecycleResult RoutingService::OutputTokens(std::string_view request_id, uint64_t output_tokens,
                                              std::optional<double> decay_fraction) {
+  const MonotonicTime now = impl_->clock->Now();
   return impl_->OnBooking(request_id, [&](BookingId booking) {
-    return impl_->router->OutputTokens(booking, output_tokens, decay_fraction, impl_->clock->Now());
+    if (!impl_->router->OutputTokens(booking, output_tokens, decay_fraction, now)) return false;
+    impl_->Note(request_id, booking, &RequestObserver::OnOutputBlock,
+                [output_tokens, now](RequestProgress& progress) {
+                  return progress.OutputTokens(output_tokens, now);
+                });
+    return true;
   });
 }
 
 LifecycleResult RoutingService::OutputBlock(std::string_view request_id,
                                             std::optional<double> decay_fraction) {
+  const MonotonicTime now = impl_->clock->Now();
   return impl_->OnBooking(request_id, [&](BookingId booking) {
-    return impl_->router->OutputBlock(booking, decay_fraction, impl_->clock->Now());
+    if (!impl_->router->OutputBlock(booking, decay_fraction, now)) return false;
+    impl_->Note(request_id, booking, &RequestObserver::OnOutputBlock,
+                [now](RequestProgress& progress) { return progress.OutputBlock(now); });
+    return true;
   });
 }
 
@@ -348,6 +396,7 @@ LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
     // False: expired or lost with its worker, and nobody noticed until now.
     done = router->Finish(released.booking, clock->Now());
     Add(&finished, 1);
+    if (done) NoteEnd(released);
   } else if (released.ticket != kNoTicket && router->Cancel(released.ticket)) {
     if (auto continuation = waiting.Take(released.ticket)) {
       (*continuation)(FreedFirst(request_id));
@@ -363,9 +412,11 @@ LifecycleResult RoutingService::Free(std::string_view request_id) {
 }
 
 LifecycleResult RoutingService::FreeBooking(std::string_view request_id, BookingId booking) {
-  if (!impl_->table.EraseBooking(request_id, booking)) return LifecycleResult::kUnknownRequest;
+  const RequestTable::Released released = impl_->table.EraseBooking(request_id, booking);
+  if (!released.found) return LifecycleResult::kUnknownRequest;
   Add(&impl_->finished, 1);
   const bool done = impl_->router->Finish(booking, impl_->clock->Now());
+  if (done) impl_->NoteEnd(released);
   if (impl_->waiting.Size() > 0) impl_->Pump();
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
 }

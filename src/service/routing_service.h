@@ -17,6 +17,7 @@
 #include "kvrouter/router.h"
 #include "service/refusal_counts.h"
 #include "service/request_limits.h"
+#include "service/request_observer.h"
 
 namespace kvrouter {
 
@@ -63,8 +64,9 @@ class RoutingService {
   using Answer = absl::StatusOr<RouteDecision>;
   using Completion = std::function<void(Answer)>;
 
-  // `router` and `clock` outlive the service.
-  RoutingService(ServiceConfig config, Router* router, const Clock* clock);
+  // `router`, `clock` and `observer`, which may be null, outlive the service.
+  RoutingService(ServiceConfig config, Router* router, const Clock* clock,
+                 RequestObserver* observer = nullptr);
   ~RoutingService();
 
   // Decides, and books if request.book. Returns the answer when it is there at once, as it always is

@@ -4,7 +4,7 @@ import pathlib
 import re
 import subprocess
 
-from conftest import ROOT, live_events, wait_for
+from conftest import ROOT, live_events, router_pb2, wait_for
 
 CONSTANT_LABELS = {'C': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint'],
                    'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id'], 'I': ['router_id']}
@@ -33,12 +33,27 @@ def test_generated_pages_are_up_to_date():
     assert check.returncode == 0, check.stdout + check.stderr
 
 
+def test_the_grpc_reference_leads_somewhere():
+    page = pathlib.Path(ROOT, 'docs/api.md').read_text()
+    anchors = re.findall(r'<a name="([a-z.]+)"></a>', page)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r'\]\(#([^)]*)\)', page)) <= set(anchors)
+    described = set(re.findall(r'^\| `(\w+)` \|', page, re.M))
+    for proto in pathlib.Path(ROOT, 'proto/kvrouter/v1').glob('*.proto'):
+        for name in re.findall(r'^(?:service|message|enum) (\w+) \{', proto.read_text(), re.M):
+            assert name.lower() in anchors, f'{proto.name}: {name}'
+        for name in re.findall(r'^ +rpc (\w+)\(|^ +[\w.<>, ]+ (\w+) = \d+;', proto.read_text(), re.M):
+            assert ''.join(name) in described, f'{proto.name}: {name}'
+
+
 def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
     engine = new_engine()
     daemon = start()
     daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     wait_for('feed', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1'))
     daemon.route([1, 2, 3, 4, 5], 'r')
+    daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r'))
+    daemon.router.OutputBlock(router_pb2.OutputBlockRequest(request_id='r', output_tokens=10))
     scrape = daemon.metrics()
     rows = catalogue()
     assert scrape.families == {name: kind for name, (kind, _) in rows.items()}
@@ -48,4 +63,4 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
         assert family in rows, name
         assert [label for label in labels if label != 'le'] == rows[family][1], name
         shown[family] = True
-    assert set(shown) == set(rows), 'with a worker, its feed and a request, every family has a series'
+    assert set(shown) == set(rows), 'with a worker, its feed and a request that reports, every family has a series'

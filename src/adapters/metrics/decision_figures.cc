@@ -21,7 +21,6 @@ void DecisionFigures::Count(const RouteDecision& decision) {
     return;
   }
   decisions_[static_cast<size_t>(decision.reason)].Increment();
-  input_tokens_.Observe(static_cast<double>(decision.isl_tokens));
   if (decision.isl_blocks == 0) return;
   const auto isl_blocks = static_cast<double>(decision.isl_blocks);
   hit_rate_.Observe(decision.effective_overlap_blocks / isl_blocks);
@@ -63,8 +62,6 @@ void DecisionFigures::ShowRegret(MetricFamilies* out) const {
 }
 
 void DecisionFigures::ShowDecisions(MetricFamilies* out) const {
-  out->Open(Metric::kInputSequenceTokens);
-  out->AddHistogram(input_tokens_.Collect());
   out->Open(Metric::kDecisions);
   for (size_t i = 0; i < decisions_.size(); ++i) {
     out->Add(decisions_[i].Value(),

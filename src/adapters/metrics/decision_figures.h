@@ -41,7 +41,6 @@ class DecisionFigures {
   std::array<AtomicHistogram, 2> blocks_lost_{
       AtomicHistogram(Metric::kOverlapBlocksLost),
       AtomicHistogram(Metric::kOverlapBlocksLost)};  // by worker type
-  AtomicHistogram input_tokens_{Metric::kInputSequenceTokens};
   prometheus::Counter advice_;
   std::array<prometheus::Counter, kDecisionReasonCount> decisions_;
 };

@@ -1,17 +1,9 @@
-#include <fmt/format.h>
-
 #include <string>
 
 #include "adapters/metrics/scraped_families.h"
 
 namespace kvrouter {
 namespace {
-
-MetricLabels RankLabels(const TargetLoad& load, const char* worker_label) {
-  return {{worker_label, fmt::format("{}", static_cast<uint64_t>(load.target.worker))},
-          {"dp_rank", fmt::format("{}", load.target.dp_rank)},
-          {"worker_type", std::string(WorkerTypeLabel(load.role))}};
-}
 
 // One series for each rank of each worker.
 template <typename Value>
@@ -21,7 +13,7 @@ void ShowPerRank(Metric metric, const char* worker_label,
   out->Open(metric);
   for (const PartitionSnapshot& partition : partitions) {
     for (const TargetLoad& load : partition.loads) {
-      out->Add(value(load), RankLabels(load, worker_label));
+      out->Add(value(load), WorkerLabels(load, worker_label));
     }
   }
 }

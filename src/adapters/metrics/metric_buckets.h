@@ -33,6 +33,12 @@ inline constexpr auto kComputeMsBounds = internal::Geometric<15>(0.001, 2);  // 
 inline constexpr auto kAsyncMsBounds = internal::Geometric<17>(0.01, 3);     // … 430467.21
 inline constexpr std::array<double, 12> kInputTokensBounds = {
     0, 100, 210, 430, 870, 1800, 3600, 7400, 15000, 31000, 63000, 130000};
+inline constexpr std::array<double, 10> kOutputTokensBounds = {0,    100,  210,  430,   880,
+                                                               1800, 3700, 7600, 16000, 32000};
+inline constexpr std::array<double, 18> kFirstTokenSecondsBounds = {
+    0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1, 0.22, 0.47, 1, 2.2, 4.7, 10, 22, 48, 100, 220, 480};
+inline constexpr std::array<double, 13> kInterTokenSecondsBounds = {
+    0, 0.0019, 0.0035, 0.0067, 0.013, 0.024, 0.045, 0.084, 0.16, 0.3, 0.56, 1.1, 2};
 
 }  // namespace kvrouter
 

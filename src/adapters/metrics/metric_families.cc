@@ -1,5 +1,6 @@
 #include "adapters/metrics/metric_families.h"
 
+#include <fmt/format.h>
 #include <prometheus/text_serializer.h>
 
 #include <iterator>
@@ -54,6 +55,12 @@ std::string ValidUtf8(std::string text) {
     at += length == 0 ? 1 : length;
   }
   return text;
+}
+
+MetricLabels WorkerLabels(const TargetLoad& load, const char* worker_label_name) {
+  return {{worker_label_name, fmt::format("{}", static_cast<uint64_t>(load.target.worker))},
+          {"dp_rank", fmt::format("{}", load.target.dp_rank)},
+          {"worker_type", std::string(WorkerTypeLabel(load.role))}};
 }
 
 void MetricFamilies::Open(const MetricInfo& info) {

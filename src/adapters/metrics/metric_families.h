@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapters/metrics/metric_catalogue.h"
+#include "kvrouter/router.h"
 
 namespace kvrouter {
 
@@ -57,6 +58,9 @@ class MetricFamilies {
   const MetricLabels* constant_of_open_ = nullptr;  // null: none
   std::vector<prometheus::MetricFamily> families_;
 };
+
+// Those of a rank of a worker; Dynamo has two names for the first.
+MetricLabels WorkerLabels(const TargetLoad& load, const char* worker_label_name);
 
 // The text with every byte that is not part of valid UTF-8 replaced by '?': one bad label value,
 // such as a model name from outside, would make Prometheus refuse the whole scrape.

@@ -11,6 +11,7 @@
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/metric_families.h"
 #include "adapters/metrics/overhead_figures.h"
+#include "adapters/metrics/request_figures.h"
 #include "adapters/metrics/scraped_families.h"
 
 namespace kvrouter {
@@ -62,6 +63,7 @@ struct RouterMetrics::Impl {
   Sources sources;
   DecisionFigures decisions;
   OverheadFigures overhead;
+  RequestFigures requests;
 };
 
 RouterMetrics::RouterMetrics(MetricsConfig config) : impl_(std::make_unique<Impl>(config)) {}
@@ -71,6 +73,7 @@ void RouterMetrics::SetSources(Sources sources) { impl_->sources = std::move(sou
 
 void RouterMetrics::OnDecision(const RouteRequest& /*request*/, const RouteDecision& decision) {
   impl_->decisions.Count(decision);
+  impl_->requests.Book(decision);
 }
 
 MonotonicTime RouterMetrics::ReadClock() const {
@@ -78,6 +81,19 @@ MonotonicTime RouterMetrics::ReadClock() const {
 }
 
 void RouterMetrics::OnPhases(const PhaseTimes& times) { impl_->overhead.Observe(times); }
+
+void RouterMetrics::OnFirstToken(const ServedBy& by, std::chrono::nanoseconds since_arrival) {
+  impl_->requests.FirstToken(by, since_arrival);
+}
+
+void RouterMetrics::OnOutputBlock(const ServedBy& by,
+                                  std::chrono::nanoseconds average_inter_token) {
+  impl_->requests.OutputBlock(by, average_inter_token);
+}
+
+void RouterMetrics::OnEnd(const ServedBy& /*by*/, uint64_t output_tokens) {
+  impl_->requests.End(output_tokens);
+}
 
 std::string RouterMetrics::Text() const {
   const Sources& from = impl_->sources;
@@ -89,11 +105,13 @@ std::string RouterMetrics::Text() const {
   impl_->decisions.ShowHits(&out);
   impl_->decisions.ShowRegret(&out);
   impl_->overhead.Show(&out);
+  impl_->requests.ShowRequests(&out);
   impl_->decisions.ShowDecisions(&out);
   ShowService(from.service != nullptr ? from.service->Counters() : ServiceCounters{},
               from.workers != nullptr ? from.workers->Refused() : RefusalCounts::ByReason{}, &out);
   ShowEvents(applied, feed_totals, &out);
   ShowWorkers(partitions, &out);
+  impl_->requests.ShowLatest(partitions, &out);
   ShowQueues(partitions, &out);
   ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);

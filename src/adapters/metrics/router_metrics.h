@@ -11,6 +11,7 @@
 #include "kvrouter/phase_observer.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/request_observer.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
 
@@ -24,12 +25,12 @@ struct MetricsConfig {
 
 // The figures of the daemon as Prometheus sees them. Names, help texts and buckets are in
 // metric_catalogue.cc; what decisions leave is in decision_figures.h and
-// overhead_figures.h; everything else is read from
+// overhead_figures.h, what callers report in request_figures.h; everything else is read from
 // the sources below at each scrape (scraped_families.h), so that no series outlives its worker.
 // Every family is present, at 0 where it has no labels of workers, before the first request.
 //
-// Thread safety: what the router calls and Text are thread-safe. SetSources: once, before the first Text.
-class RouterMetrics final : public DecisionSink, public PhaseObserver {
+// Thread safety: what router and service call and Text are thread-safe. SetSources: once, before the first Text.
+class RouterMetrics final : public DecisionSink, public PhaseObserver, public RequestObserver {
  public:
   explicit RouterMetrics(MetricsConfig config);
   ~RouterMetrics() override;
@@ -50,6 +51,10 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver {
   // Times the steps of decisions with std::chrono::steady_clock.
   MonotonicTime ReadClock() const override;
   void OnPhases(const PhaseTimes& times) override;
+
+  void OnFirstToken(const ServedBy& by, std::chrono::nanoseconds since_arrival) override;
+  void OnOutputBlock(const ServedBy& by, std::chrono::nanoseconds average_inter_token) override;
+  void OnEnd(const ServedBy& by, uint64_t output_tokens) override;
 
   // Prometheus text exposition format 0.0.4.
   std::string Text() const;

@@ -279,6 +279,15 @@ TEST(RouterMetricsTest, BucketsAreDynamos) {
   EXPECT_THAT(BoundsShown(scrape, "dynamo_component_router_input_sequence_tokens"),
               ElementsAre("0", "100", "210", "430", "870", "1800", "3600", "7400", "15000", "31000",
                           "63000", "130000"));
+  EXPECT_THAT(
+      BoundsShown(scrape, "dynamo_component_router_output_sequence_tokens"),
+      ElementsAre("0", "100", "210", "430", "880", "1800", "3700", "7600", "16000", "32000"));
+  EXPECT_THAT(BoundsShown(scrape, "dynamo_component_router_time_to_first_token_seconds"),
+              ElementsAre("0", "0.0022", "0.0047", "0.01", "0.022", "0.047", "0.1", "0.22", "0.47",
+                          "1", "2.2", "4.7", "10", "22", "48", "100", "220", "480"));
+  EXPECT_THAT(BoundsShown(scrape, "dynamo_component_router_inter_token_latency_seconds"),
+              ElementsAre("0", "0.0019", "0.0035", "0.0067", "0.013", "0.024", "0.045", "0.084",
+                          "0.16", "0.3", "0.56", "1.1", "2"));
   for (const char* step : {"block_hashing", "seq_hashing"}) {
     EXPECT_THAT(BoundsShown(scrape, fmt::format("dynamo_router_overhead_{}_ms", step)),
                 ElementsAre("0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064", "0.128",
@@ -368,7 +377,7 @@ class RouterMetricsSourcesTest : public testing::Test {
   RouterMetricsSourcesTest()
       : metrics_({}),
         router_({}, &metrics_, &metrics_),
-        service_({}, &router_, &clock_),
+        service_({}, &router_, &clock_, &metrics_),
         workers_(&router_) {
     metrics_.SetSources({.router = &router_,
                          .service = &service_,
@@ -444,6 +453,52 @@ TEST_F(RouterMetricsSourcesTest, RequestsAndLoadMoveWithBookings) {
                         {R"(method="POST")", R"(route="/select")", R"(status="4xx")"}),
             5);
   EXPECT_EQ(freed.Value("kvrouter_ready"), 1);
+}
+
+TEST_F(RouterMetricsSourcesTest, ReportsOfCallersBecomeLatenciesAndLengths) {
+  Register(1);
+  Route("a", {1, 2, 3, 4, 5, 6, 7, 8});
+  clock_.Advance(std::chrono::milliseconds(300));
+  service_.PrefillComplete("a");
+  clock_.Advance(std::chrono::milliseconds(200));
+  service_.OutputTokens("a", 5, std::nullopt);
+  service_.Free("a");
+  const Scrape scrape(metrics_);
+  const auto of = [&scrape](const char* name, const char* figure) {
+    return scrape.Value(fmt::format("dynamo_component_router_{}_{}", name, figure));
+  };
+  EXPECT_EQ(of("time_to_first_token_seconds", "count"), 1);
+  EXPECT_DOUBLE_EQ(of("time_to_first_token_seconds", "sum"), 0.3);
+  EXPECT_EQ(of("inter_token_latency_seconds", "count"), 1);
+  EXPECT_DOUBLE_EQ(of("inter_token_latency_seconds", "sum"), 0.05);
+  EXPECT_EQ(of("output_sequence_tokens", "count"), 1);
+  EXPECT_EQ(of("output_sequence_tokens", "sum"), 5);
+  EXPECT_EQ(of("input_sequence_tokens", "sum"), 8);
+  const auto last = [&scrape](const char* name) {
+    return scrape.Value(fmt::format("dynamo_frontend_worker_last_{}", name),
+                        {"worker_id=\"1\"", "worker_type=\"decode\""});
+  };
+  EXPECT_DOUBLE_EQ(last("time_to_first_token_seconds"), 0.3);
+  EXPECT_DOUBLE_EQ(last("inter_token_latency_seconds"), 0.05);
+  EXPECT_EQ(last("input_sequence_tokens"), 8);
+}
+
+TEST_F(RouterMetricsSourcesTest, LatestFiguresAreThoseOfTheWorkersPresentLife) {
+  Register(1);
+  const Incarnation first_life = workers_.Find(WorkerId{1})->incarnation;
+  Route("a", {1, 2, 3, 4, 5});
+  ASSERT_TRUE(workers_.Remove(WorkerId{1}).ok());
+  Register(1);
+  EXPECT_THAT(Scrape(metrics_).text, Not(HasSubstr("last_input_sequence_tokens{")));
+  Route("b", {1, 2, 3});
+  for (const uint32_t rank : {0u, 1u}) {
+    metrics_.OnFirstToken({.target = {WorkerId{1}, rank}, .incarnation = first_life},
+                          std::chrono::seconds(9));
+  }
+  const Scrape scrape(metrics_);
+  EXPECT_EQ(scrape.Value("dynamo_frontend_worker_last_input_sequence_tokens"), 3);
+  EXPECT_THAT(scrape.text, Not(HasSubstr("last_time_to_first_token_seconds{")))
+      << "a late report on the life that is over";
 }
 
 TEST_F(RouterMetricsSourcesTest, QueuesAreThereAndEmptyForEveryModelAndPool) {

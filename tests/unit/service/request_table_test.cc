@@ -76,9 +76,9 @@ TEST(RequestTableTest, EraseLooksAtTheBooking) {
   RequestTable table;
   table.Reserve("a");
   ASSERT_TRUE(table.Confirm("a", ADecision(7), {}));
-  EXPECT_FALSE(table.EraseBooking("a", BookingId{8})) << "a later booking under the same id";
-  EXPECT_TRUE(table.EraseBooking("a", BookingId{7}));
-  EXPECT_FALSE(table.EraseBooking("a", BookingId{7}));
+  EXPECT_FALSE(table.EraseBooking("a", BookingId{8}).found) << "a later booking under the same id";
+  EXPECT_TRUE(table.EraseBooking("a", BookingId{7}).found);
+  EXPECT_FALSE(table.EraseBooking("a", BookingId{7}).found);
 }
 
 TEST(RequestTableTest, SweepTakesOutTheDeadOnly) {

@@ -1,0 +1,33 @@
+#ifndef KVROUTER_SERVICE_REQUEST_OBSERVER_H_
+#define KVROUTER_SERVICE_REQUEST_OBSERVER_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// Whose request a report is about.
+struct ServedBy {
+  Target target;
+  Incarnation incarnation{};
+};
+
+// Told what callers' reports on booked requests amount to, whatever door they came through
+// (request_progress.h says when). Implemented by the metrics.
+//
+// Thread safety: called concurrently, never under a lock of the service. Must not block.
+class RequestObserver {
+ public:
+  virtual ~RequestObserver() = default;
+  virtual void OnFirstToken(const ServedBy& by, std::chrono::nanoseconds since_arrival) = 0;
+  virtual void OnOutputBlock(const ServedBy& by, std::chrono::nanoseconds average_inter_token) = 0;
+  // Freed by its caller, having reported output. Not for bookings that expired or left with their
+  // worker: nobody knows how their requests ended.
+  virtual void OnEnd(const ServedBy& by, uint64_t output_tokens) = 0;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_SERVICE_REQUEST_OBSERVER_H_
