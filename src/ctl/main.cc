@@ -3,12 +3,16 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <string>
 
+#include "ctl/bench/bench_command.h"
 #include "ctl/commands.h"
 
 namespace {
 
+using kvrouter::ctl::BenchCall;
+using kvrouter::ctl::BenchOptions;
 using kvrouter::ctl::Connection;
 using kvrouter::ctl::RegisterOptions;
 using kvrouter::ctl::RouteOptions;
@@ -23,6 +27,7 @@ struct Options {
   std::string explain_id;
   std::string metrics_prefix;
   kvrouter::ctl::DumpOptions dump;
+  BenchOptions bench;
   Command command;
 };
 
@@ -78,6 +83,40 @@ void DeclareWorkerCommands(CLI::App* app, Options* options) {
   with_id("remove", "forget a worker, its blocks and its bookings", kvrouter::ctl::RemoveWorker);
 }
 
+void DeclareBench(CLI::App* app, Options* options) {
+  CLI::App* bench = app->add_subcommand(
+      "bench", "load the daemon with requests and show throughput, latencies and errors");
+  BenchOptions& b = options->bench;
+  bench->add_option("--call", b.call, "route: unary calls; stream: messages on streams")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, BenchCall>{
+          {"route", BenchCall::kRoute}, {"stream", BenchCall::kStream}}));
+  bench->add_option("--concurrency", b.concurrency, "requests in flight at most")
+      ->capture_default_str();
+  bench->add_option("--requests", b.requests, "stop after so many");
+  bench->add_option("--seconds", b.seconds, "stop after so long (default: 10, unless --requests)");
+  bench->add_option("--tokens", b.tokens, "prompts this long, as token ids (default: 2048)");
+  bench->add_option("--hashes", b.hashes, "prompts this long in tokens, as block hashes");
+  bench->add_option("--shared", b.shared_fraction, "part of each prompt that others share, 0..1")
+      ->capture_default_str();
+  bench->add_option("--prefixes", b.shared_prefixes, "how many different shared starts there are")
+      ->capture_default_str();
+  bench->add_option("--rate", b.rate_per_s,
+                    "requests a second, whatever the answers do; latency counts from when a "
+                    "request was due (default: as fast as answers come)");
+  bench->add_option("--seed", b.seed, "the same seed makes the same prompts")
+      ->capture_default_str();
+  bench->add_option("--model", b.model_name, "model name (default: default)");
+  bench->add_option("--group", b.routing_group, "routing group (default: default)");
+  bench->add_flag("--advise", b.advise, "only ask; book nothing");
+  bench->callback([options] {
+    options->command = [options]() -> absl::StatusOr<std::string> {
+      const absl::Status status = kvrouter::ctl::RunBench(options->connection, options->bench);
+      if (!status.ok()) return status;
+      return std::string();  // printed already, as it is when something failed
+    };
+  });
+}
+
 void Declare(CLI::App* app, Options* options) {
   app->require_subcommand(0, 1);  // none is told apart from an unknown one after parsing
   app->fallthrough();             // global options may also follow the command
@@ -98,6 +137,7 @@ void Declare(CLI::App* app, Options* options) {
   });
   DeclareWorkerCommands(app, options);
   DeclareRoute(app, options);
+  DeclareBench(app, options);
   CLI::App* overlap = app->add_subcommand("overlap", "how much of a prompt each worker holds");
   DeclarePrompt(overlap, &options->route);
   overlap->callback([options] {
