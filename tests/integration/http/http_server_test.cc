@@ -24,6 +24,11 @@ class HttpServerTest : public testing::Test {
       return HttpResponse{
           .content_type = "text/plain", .headers = {}, .body = std::to_string(request.body.size())};
     });
+    server_.Route("POST", "/room", [](const HttpRequest& request) {
+      return HttpResponse{.content_type = "text/plain",
+                          .headers = {},
+                          .body = std::to_string(request.body.capacity() - request.body.size())};
+    });
     ASSERT_TRUE(server_.Start().ok());
   }
 
@@ -123,6 +128,25 @@ TEST_F(HttpServerTest, LargeBodyPassesWhole) {
               "\r\n\r\n");
   client.Send(body);
   EXPECT_EQ(client.ReadAnswer().body, std::to_string(body.size()));
+}
+
+TEST_F(HttpServerTest, AnnouncedBodyHasRoomBehindItSoThatParsersNeedNoCopy) {
+  BlockingClient client(server_.Address());
+  for (const size_t length : {size_t{1}, size_t{100}, size_t{70'000}, size_t{5u << 20}}) {
+    client.Send("POST /room HTTP/1.1\r\nHost: t\r\nContent-Length: " + std::to_string(length) +
+                "\r\n\r\n");
+    client.Send(std::string(length, 'x'));
+    EXPECT_GE(std::stoul(client.ReadAnswer().body), kBodyPaddingBytes) << length;
+  }
+}
+
+TEST_F(HttpServerTest, BytesBehindTheBodyBelongToTheNextRequest) {
+  BlockingClient client(server_.Address());
+  const std::string body(300'000, 'x');
+  client.Send("POST /length HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\n\r\n" + body +
+              "GET /echo?after HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.ReadAnswer().body, "300000");
+  EXPECT_EQ(client.ReadAnswer().body, "after");
 }
 
 TEST_F(HttpServerTest, CloseIsHonoured) {
