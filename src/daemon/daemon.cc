@@ -65,6 +65,7 @@ Daemon::Daemon(DaemonConfig config)
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&zmq_);
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
+  AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);
 }
 
@@ -172,6 +173,25 @@ HttpFigures Daemon::CurrentHttpFigures() const {
     }
   }
   return figures;
+}
+
+StatusReport Daemon::CurrentStatus() {
+  const HitSums hits = metrics_.Hits();
+  return {
+      .version = config_.metrics.version,
+      .uptime = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock().Now() - created_at_),
+      .readiness = CurrentReadiness(),
+      .partitions = router_.Snapshot(),
+      .workers = workers_.List(),
+      .feeds = feeds_.Reports(),
+      .hits = {.requests = hits.requests,
+               .hit_ratio_sum = hits.hit_ratio_sum,
+               .overlap_blocks = hits.overlap_blocks,
+               .isl_blocks = hits.isl_blocks,
+               .overlap_tokens = hits.overlap_tokens,
+               .isl_tokens = hits.isl_tokens,
+               .best_overlap_tokens = hits.best_overlap_tokens},
+      .recent = service_.Recent(kMaxStatusDecisions)};
 }
 
 void Daemon::PublishReadiness() {

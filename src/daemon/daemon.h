@@ -11,8 +11,10 @@
 #include "adapters/http/http_server.h"
 #include "adapters/http/ops.h"
 #include "adapters/http/selection_api.h"
+#include "adapters/http/status_page.h"
 #include "adapters/metrics/router_metrics.h"
 #include "adapters/zmq/zmq_event_source.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "daemon/daemon_config.h"
 #include "daemon/readiness.h"
@@ -52,6 +54,7 @@ class Daemon {
   absl::Status WriteAddressesFile();
   Readiness CurrentReadiness();
   HttpFigures CurrentHttpFigures() const;
+  StatusReport CurrentStatus();
   void PublishReadiness();
   void LogStateChanges();
   void RunTimers(const std::stop_token& stop);
@@ -69,6 +72,7 @@ class Daemon {
   SelectionApi selection_;
   HttpServer http_;
 
+  const MonotonicTime created_at_ = SteadyClock().Now();
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ready_{false};  // as last published
   Mutex readiness_mu_;

@@ -73,6 +73,15 @@ const DecisionRing::Entry* DecisionRing::FindAmong(std::string_view request_id, 
   return nullptr;
 }
 
+std::vector<std::shared_ptr<const BookedRequest>> DecisionRing::Newest(size_t count) const {
+  std::vector<std::shared_ptr<const BookedRequest>> newest;
+  MutexLock lock(mu_);
+  for (uint64_t n = next_; n > oldest_ && newest.size() < count; --n) {
+    newest.push_back(entries_[(n - 1) % bounds_.max_entries].request);
+  }
+  return newest;
+}
+
 DecisionRing::Figures DecisionRing::Read() const {
   MutexLock lock(mu_);
   return {.entries = next_ - oldest_, .bytes = bytes_, .evicted_total = oldest_};

@@ -44,6 +44,9 @@ class DecisionRing {
   // Nothing if it was never recorded or has been evicted.
   std::optional<RecordedDecision> Find(std::string_view request_id) const;
 
+  // The last `count` requests, newest first.
+  std::vector<std::shared_ptr<const BookedRequest>> Newest(size_t count) const;
+
   struct Figures {
     uint64_t entries = 0;
     uint64_t bytes = 0;

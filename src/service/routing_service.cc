@@ -439,6 +439,20 @@ std::optional<Explanation> RoutingService::Explain(std::string_view request_id) 
       .live = impl_->table.FindBooking(request_id) == booking && impl_->router->IsLive(booking)};
 }
 
+std::vector<RecentDecision> RoutingService::Recent(size_t count) const {
+  std::vector<RecentDecision> recent;
+  const MonotonicTime now = impl_->clock->Now();
+  for (const auto& request : impl_->recent.Newest(count)) {
+    const BookingId booking = request->decision.booking;
+    recent.push_back({.request_id = request->request_id,
+                      .decision = request->decision,
+                      .age = now - request->decided_at,
+                      .live = impl_->table.FindBooking(request->request_id) == booking &&
+                              impl_->router->IsLive(booking)});
+  }
+  return recent;
+}
+
 void RoutingService::Tick() {
   Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
   // Finds the records of what has just expired and of what left with its worker. One look-up per

@@ -50,6 +50,14 @@ struct Explanation {
   bool live = false;  // its booking still is
 };
 
+// One of the last bookings, without candidates and filtered targets.
+struct RecentDecision {
+  std::string request_id;
+  RouteDecision decision;
+  std::chrono::nanoseconds age{};
+  bool live = false;
+};
+
 // Lies between the core and the doors: request records by id, idempotency, time. One instance
 // serves all doors, so a request booked through one can be freed through another.
 //
@@ -117,6 +125,8 @@ class RoutingService {
   // The last decision booked under this id, with everything behind it, while it is among the recent
   // ones (ServiceConfig::decision_ring_entries); also after its request has ended.
   std::optional<Explanation> Explain(std::string_view request_id) const;
+  // The last `count` decisions of those kept for Explain, newest first.
+  std::vector<RecentDecision> Recent(size_t count) const;
 
   // Releases expired bookings and answers what can be answered. The daemon calls it every
   // expiry_check_period.

@@ -38,6 +38,17 @@ void DecisionFigures::Count(const RouteDecision& decision) {
   blocks_lost_[type].Observe(decision.regret_blocks);
 }
 
+HitSums DecisionFigures::Sums() const {
+  const auto ratios = hit_rate_.Collect().histogram;
+  return {.requests = ratios.sample_count,
+          .hit_ratio_sum = ratios.sample_sum,
+          .overlap_blocks = overlap_blocks_.Value(),
+          .isl_blocks = isl_blocks_.Value(),
+          .overlap_tokens = overlap_tokens_.Value(),
+          .isl_tokens = isl_tokens_.Value(),
+          .best_overlap_tokens = best_overlap_tokens_.Value()};
+}
+
 void DecisionFigures::ShowHits(MetricFamilies* out) const {
   out->Open(Metric::kHitRate);
   out->AddHistogram(hit_rate_.Collect());

@@ -11,6 +11,17 @@
 
 namespace kvrouter {
 
+// The sums behind the hit families, for pages that show ratios.
+struct HitSums {
+  uint64_t requests = 0;
+  double hit_ratio_sum = 0;  // of the requests' ratios
+  double overlap_blocks = 0;
+  double isl_blocks = 0;
+  double overlap_tokens = 0;
+  double isl_tokens = 0;
+  double best_overlap_tokens = 0;
+};
+
 // What decisions leave in the metrics.
 //
 // The hit rule, one for histogram and counters so that they cannot drift apart: a decision that
@@ -23,6 +34,7 @@ namespace kvrouter {
 class DecisionFigures {
  public:
   void Count(const RouteDecision& decision);
+  HitSums Sums() const;
 
   void ShowHits(MetricFamilies* out) const;
   void ShowRegret(MetricFamilies* out) const;

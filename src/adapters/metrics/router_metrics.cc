@@ -95,6 +95,8 @@ void RouterMetrics::OnEnd(const ServedBy& /*by*/, uint64_t output_tokens) {
   impl_->requests.End(output_tokens);
 }
 
+HitSums RouterMetrics::Hits() const { return impl_->decisions.Sums(); }
+
 std::string RouterMetrics::Text() const {
   const Sources& from = impl_->sources;
   const auto partitions =

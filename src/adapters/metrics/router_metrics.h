@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/http_figures.h"
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/phase_observer.h"
@@ -55,6 +56,8 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
   void OnFirstToken(const ServedBy& by, std::chrono::nanoseconds since_arrival) override;
   void OnOutputBlock(const ServedBy& by, std::chrono::nanoseconds average_inter_token) override;
   void OnEnd(const ServedBy& by, uint64_t output_tokens) override;
+
+  HitSums Hits() const;
 
   // Prometheus text exposition format 0.0.4.
   std::string Text() const;
