@@ -39,28 +39,11 @@ absl::Status Flag(JsonValue value, std::string_view name, SelectionBody* out) {
 }
 template <auto Member>
 absl::Status Hashes(JsonValue value, std::string_view name, SelectionBody* out) {
-  using Hash = typename std::remove_reference_t<decltype(*(out->*Member))>::value_type;
-  return ReadArray(
-      value, name,
-      [&](JsonValue item, Hash* hash) -> absl::Status {
-        int64_t bits = 0;
-        KVR_RETURN_IF_ERROR(ReadSigned(item, name, &bits));
-        *hash = static_cast<Hash>(static_cast<uint64_t>(bits));
-        return absl::OkStatus();
-      },
-      &(out->*Member).emplace());
+  return ReadSignedArray(value, name, &(out->*Member).emplace());
 }
 
 absl::Status Tokens(JsonValue value, std::string_view name, SelectionBody* out) {
-  return ReadArray(
-      value, name,
-      [&](JsonValue item, TokenId* token) -> absl::Status {
-        uint64_t number = 0;
-        KVR_RETURN_IF_ERROR(ReadUnsigned(item, name, kAny32, &number));
-        *token = static_cast<TokenId>(number);
-        return absl::OkStatus();
-      },
-      &out->token_ids.emplace());
+  return ReadUnsignedArray(value, name, kAny32, &out->token_ids.emplace());
 }
 
 // A list of things of which only "nothing" is understood: null entries.
@@ -288,6 +271,8 @@ absl::Status ReadDocument(simdjson::padded_string_view text, BodyKind kind, Sele
 }
 
 }  // namespace
+
+static_assert(simdjson::SIMDJSON_PADDING <= 64, "selection_bodies.h promises 64 to be enough");
 
 absl::StatusOr<SelectionBody> ReadSelectionBody(const std::string& body, BodyKind kind) {
   SelectionBody read;

@@ -41,7 +41,46 @@ absl::Status ReadDouble(JsonValue value, std::string_view name, double* out);
 absl::Status ReadBool(JsonValue value, std::string_view name, bool* out);
 absl::Status ReadText(JsonValue value, std::string_view name, std::string* out);
 
-// `read(element, &item)` for each; `reserve` is a guess of the count.
+// Token ids and hashes, of which a prompt has many thousands: the plain case of each element is read
+// without a detour over Status, anything else by ReadUnsigned or ReadSigned, which say what is
+// wrong.
+template <typename T>
+absl::Status ReadUnsignedArray(JsonValue value, std::string_view name, uint64_t max,
+                               std::vector<T>* out) {
+  simdjson::ondemand::array array;
+  if (const auto error = value.get_array().get(array); error != simdjson::SUCCESS)
+    return ValueError(error, value, name, "an array");
+  for (auto element : array) {
+    uint64_t number = 0;
+    if (element.get_uint64().get(number) != simdjson::SUCCESS || number > max) {
+      JsonValue item;
+      if (const auto error = element.get(item); error != simdjson::SUCCESS)
+        return BadJson(simdjson::error_message(error));
+      KVR_RETURN_IF_ERROR(ReadUnsigned(item, name, max, &number));
+    }
+    out->push_back(static_cast<T>(number));
+  }
+  return absl::OkStatus();
+}
+template <typename T>
+absl::Status ReadSignedArray(JsonValue value, std::string_view name, std::vector<T>* out) {
+  simdjson::ondemand::array array;
+  if (const auto error = value.get_array().get(array); error != simdjson::SUCCESS)
+    return ValueError(error, value, name, "an array");
+  for (auto element : array) {
+    int64_t number = 0;
+    if (element.get_int64().get(number) != simdjson::SUCCESS) {
+      JsonValue item;
+      if (const auto error = element.get(item); error != simdjson::SUCCESS)
+        return BadJson(simdjson::error_message(error));
+      KVR_RETURN_IF_ERROR(ReadSigned(item, name, &number));
+    }
+    out->push_back(static_cast<T>(static_cast<uint64_t>(number)));
+  }
+  return absl::OkStatus();
+}
+
+// `read(element, &item)` for each.
 template <typename T, typename Read>
 absl::Status ReadArray(JsonValue value, std::string_view name, Read read, std::vector<T>* out) {
   simdjson::ondemand::array array;

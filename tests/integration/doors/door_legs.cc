@@ -114,7 +114,7 @@ class DoorLeg : public Leg {
                          .http = {},
                          .ready = {}});
   }
-  RoutingService service_{ServiceConfig(), &router_, &SteadyClock()};
+  RoutingService service_{ServiceConfig(), &router_, &SteadyClock(), &metrics_};
   WorkerRegistry registry_{&router_};
 };
 

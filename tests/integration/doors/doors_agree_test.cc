@@ -49,17 +49,25 @@ class History {
       ASSERT_EQ(Described(legs_[i]->Loads()), want) << legs_[i]->Name();
     // What the doors themselves are told, and times, differ by nature; the memory of hash tables
     // differs by their random seeds.
-    const std::set<std::string> of_doors = {
-        "kvrouter_http_",      "kvrouter_selections_", "process_",
-        "kvrouter_ready",      "kvrouter_build_info",  "dynamo_router_overhead_",
-        "kvrouter_index_bytes"};
+    const std::set<std::string> of_doors = {"kvrouter_http_",
+                                            "kvrouter_selections_",
+                                            "process_",
+                                            "kvrouter_ready",
+                                            "kvrouter_build_info",
+                                            "dynamo_router_overhead_",
+                                            "dynamo_component_router_time_to_first_token_",
+                                            "dynamo_component_router_inter_token_latency_",
+                                            "dynamo_frontend_worker_last_time_to_first_token_",
+                                            "dynamo_frontend_worker_last_inter_token_latency_",
+                                            "kvrouter_index_bytes"};
     ASSERT_EQ(FirstDifference(Families(*legs_[2], of_doors), Families(*legs_[1], of_doors)), "");
     // The library alone has no records of requests and no registry of workers.
     std::set<std::string> of_service = of_doors;
     of_service.insert({"dynamo_component_router_requests_", "kvrouter_bookings_expired",
                        "kvrouter_duplicate_requests", "kvrouter_requests_refused",
                        "kvrouter_registrations_refused", "kvrouter_unknown_frees",
-                       "kvrouter_decision_ring_", "dynamo_frontend_model_"});
+                       "kvrouter_decision_ring_", "dynamo_frontend_model_",
+                       "dynamo_frontend_worker_last_", "dynamo_component_router_output_sequence_"});
     ASSERT_EQ(FirstDifference(Families(*legs_[1], of_service), Families(*legs_[0], of_service)),
               "");
   }
