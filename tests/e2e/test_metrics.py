@@ -76,6 +76,9 @@ def test_ten_thousand_advisory_calls_book_nothing(start, new_engine):
     engine.store(range(1, 6), TOKENS[:20])
     wait_for('blocks', lambda: daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='1') == 5)
     wait_for('the feed to have reported them', lambda: daemon.metrics().one('kvrouter_feed_batches_applied_total') == 1)
+    wait_for('the feed to be live', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1', state='live') == [1])
+    wait_for('the other one to be known', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='2', state='none') == [1])
+    wait_for('ready', lambda: daemon.metrics().one('kvrouter_ready') == 1)
     daemon.route(TOKENS, 'live')  # so that no load is 0
     http = Http(daemon)
     before = values(daemon.metrics())
