@@ -22,6 +22,10 @@ MonotonicTime Jitter(const Target& target, uint32_t attempt, MonotonicTime perio
   return MonotonicTime(static_cast<int64_t>(x % static_cast<uint64_t>(period.count() + 1)));
 }
 
+FeedBatch BatchOf(const WireMessage& message) {
+  return {{message.sequence, PeekTimestamp(message.payload)}, message.payload};
+}
+
 }  // namespace
 
 EngineFeed::EngineFeed(const EngineFeedConfig& config) : config_(config) {
@@ -62,17 +66,31 @@ void EngineFeed::OnDisconnected() {
 
 // ---- Live messages ----
 
-void EngineFeed::OnLiveMessage(std::span<const std::string_view> frames,
-                               std::vector<KvEvent>* out) {
+bool EngineFeed::AcceptLive(std::vector<KvEvent>* out) {
   ++counters_.messages;
   // Left in the pipe by a connection that broke. Taken for the next one, it would hide a restart.
   if (!connected_ && ever_connected_) {
-    return CountSkip(SkipReason::kDisconnected, &counters_.skipped);
+    CountSkip(SkipReason::kDisconnected, &counters_.skipped);
+    return false;
   }
   OnConnected(out);  // the notice of the first connection can come after its first message
+  return true;
+}
+
+void EngineFeed::OnLiveMessage(std::span<const std::string_view> frames,
+                               std::vector<KvEvent>* out) {
+  if (!AcceptLive(out)) return;
   const std::optional<WireMessage> message = ParseLiveFrames(frames);
   if (!message) return CountSkip(SkipReason::kBadFraming, &counters_.skipped);
-  const FeedCursor::Mark mark{message->sequence, PeekTimestamp(message->payload)};
+  TakeLive(BatchOf(*message), out);
+}
+
+void EngineFeed::OnLiveBatch(const FeedBatch& batch, std::vector<KvEvent>* out) {
+  if (AcceptLive(out)) TakeLive(batch, out);
+}
+
+void EngineFeed::TakeLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
+  const FeedCursor::Mark& mark = batch.mark;
   Verdict verdict = cursor_.Classify(mark);
   if (verdict == Verdict::kRestart) {
     BeginRestart(out);
@@ -89,23 +107,22 @@ void EngineFeed::OnLiveMessage(std::span<const std::string_view> frames,
   }
   if (replay_) {
     if (expected && mark.sequence > *expected) ++counters_.gaps;
-    return Buffer(mark, message->payload);
+    return Buffer(batch);
   }
-  if (verdict == Verdict::kGap) return OnGap(*message, mark, out);
+  if (verdict == Verdict::kGap) return OnGap(batch, out);
   tail_unconfirmed_ = false;
-  ApplyBatch(mark, message->payload, out);
+  ApplyBatch(batch, out);
 }
 
-void EngineFeed::OnGap(const WireMessage& message, const FeedCursor::Mark& mark,
-                       std::vector<KvEvent>* out) {
+void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
   ++counters_.gaps;
   if (config_.has_replay) {
-    Buffer(mark, message.payload);
+    Buffer(batch);
     if (cursor_.LastApplied()) return StartContinue();
     return StartRebuild(/*repair=*/false);
   }
-  GoOnWithout(fmt::format("gap before sequence {}, no replay endpoint", mark.sequence), out);
-  ApplyBatch(mark, message.payload, out);
+  GoOnWithout(fmt::format("gap before sequence {}, no replay endpoint", batch.mark.sequence), out);
+  ApplyBatch(batch, out);
 }
 
 void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {
@@ -155,10 +172,20 @@ void EngineFeed::OnReplayMessage(std::span<const std::string_view> frames, Monot
   if (!replay_ || !replay_->requested) return;
   const std::optional<WireMessage> message = ParseReplayFrames(frames);
   if (!message) return CountSkip(SkipReason::kBadFraming, &counters_.skipped);
-  if (message->end_of_replay) return EndReplay(/*marker_seen=*/true, "", out);
+  if (message->end_of_replay) return OnReplayEnd(out);
+  OnReplayedBatch(BatchOf(*message), now, out);
+}
+
+void EngineFeed::OnReplayEnd(std::vector<KvEvent>* out) {
+  if (replay_ && replay_->requested) EndReplay(/*marker_seen=*/true, "", out);
+}
+
+void EngineFeed::OnReplayedBatch(const FeedBatch& batch, MonotonicTime now,
+                                 std::vector<KvEvent>* out) {
+  if (!replay_ || !replay_->requested) return;
   const std::optional<FeedCursor::Mark> applied_before = cursor_.LastApplied();
   const bool verified_before = !replay_->verify_pending;
-  OnReplayedBatch(*message, out);
+  TakeReplayed(batch, out);
   // Only what brings us further counts: an engine that repeats itself must not hold the feed up.
   if (replay_ && replay_->requested &&
       (cursor_.LastApplied() != applied_before || !replay_->verify_pending != verified_before)) {
@@ -166,8 +193,8 @@ void EngineFeed::OnReplayMessage(std::span<const std::string_view> frames, Monot
   }
 }
 
-void EngineFeed::OnReplayedBatch(const WireMessage& message, std::vector<KvEvent>* out) {
-  const FeedCursor::Mark mark{message.sequence, PeekTimestamp(message.payload)};
+void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out) {
+  const FeedCursor::Mark& mark = batch.mark;
   if (mark.sequence < replay_->from_sequence) return;
   if (replay_->verify_pending) {
     if (mark == cursor_.LastApplied()) {
@@ -194,27 +221,27 @@ void EngineFeed::OnReplayedBatch(const WireMessage& message, std::vector<KvEvent
     return CountSkip(SkipReason::kDuplicateBatch, &counters_.skipped);
   }
   if (!cursor_.IsNext(mark.sequence)) {
-    if (cursor_.LastApplied()) return OnHole(message, out);
+    if (cursor_.LastApplied()) return OnHole(batch, out);
     history_truncated_ = true;
     damage_ = fmt::format("the engine's history begins at sequence {}", mark.sequence);
   }
   replay_->progressed = true;
-  ApplyBatch(mark, message.payload, out);
+  ApplyBatch(batch, out);
 }
 
 // Either the engine never kept these batches, or its socket dropped them because the reader was
 // slow.
-void EngineFeed::OnHole(const WireMessage& message, std::vector<KvEvent>* out) {
+void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
   if (replay_->progressed) {
     ++counters_.replays_failed;
     return StartContinue();
   }
   const std::string why = fmt::format("sequences {} to {} are not in the engine's history",
-                                      cursor_.LastApplied()->sequence + 1, message.sequence - 1);
+                                      cursor_.LastApplied()->sequence + 1, batch.mark.sequence - 1);
   GoOnWithout(why, out);
   history_truncated_ = true;
   replay_->progressed = true;
-  ApplyBatch({message.sequence, PeekTimestamp(message.payload)}, message.payload, out);
+  ApplyBatch(batch, out);
 }
 
 void EngineFeed::OnReplayImpossible(std::string_view why, std::vector<KvEvent>* out) {
@@ -260,12 +287,12 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
 
 // ---- Live batches that waited ----
 
-void EngineFeed::Buffer(const FeedCursor::Mark& mark, std::string_view payload) {
-  buffered_bytes_ += payload.size();
-  buffer_.push_back({mark, std::string(payload)});
+void EngineFeed::Buffer(const FeedBatch& batch) {
+  buffer_.push_back({batch.mark, std::string(batch.payload), batch.decoded});
+  buffered_bytes_ += buffer_.back().bytes();
   while (buffer_.size() > config_.max_buffered_batches ||
          (buffered_bytes_ > config_.max_buffered_bytes && buffer_.size() > 1)) {
-    buffered_bytes_ -= buffer_.front().payload.size();
+    buffered_bytes_ -= buffer_.front().bytes();
     buffer_.pop_front();
     ++counters_.live_dropped;
   }
@@ -295,10 +322,10 @@ void EngineFeed::DrainBuffer(const Replay& ended, std::vector<KvEvent>* out) {
         history_truncated_ = true;
         gap_is_final = false;
       }
-      ApplyBatch(next, buffer_.front().payload, out);
+      ApplyBatch(buffer_.front().AsBatch(), out);
     }
     tail_unconfirmed_ = false;
-    buffered_bytes_ -= buffer_.front().payload.size();
+    buffered_bytes_ -= buffer_.front().bytes();
     buffer_.pop_front();
   }
 }
@@ -321,8 +348,8 @@ void EngineFeed::DropBlocks(std::vector<KvEvent>* out) {
   }
 }
 
-void EngineFeed::ApplyBatch(const FeedCursor::Mark& mark, std::string_view payload,
-                            std::vector<KvEvent>* out) {
+void EngineFeed::ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out) {
+  const FeedCursor::Mark& mark = batch.mark;
   if (!base_sequence_) {
     base_sequence_ = mark.sequence;
     if (mark.sequence == 0) {
@@ -333,33 +360,36 @@ void EngineFeed::ApplyBatch(const FeedCursor::Mark& mark, std::string_view paylo
     }
   }
   cursor_.OnApplied(mark);
-  if (const auto refused = DecodeBatch(payload, &batch_)) {
+  const auto refused =
+      batch.decoded ? batch.decoded->refused : DecodeBatch(batch.payload, &decoded_);
+  if (refused) {
     CountSkip(*refused, &counters_.skipped);
     damage_ = fmt::format("batch {} could not be decoded", mark.sequence);
     return;
   }
   ++counters_.batches_applied;
-  for (int i = 0; i < kSkipReasonCount; ++i) counters_.skipped[i] += batch_.skipped[i];
-  const uint64_t rank = batch_.rank.value_or(config_.target.dp_rank);
+  const RawBatch& raw = batch.decoded ? batch.decoded->raw : decoded_;
+  for (int i = 0; i < kSkipReasonCount; ++i) counters_.skipped[i] += raw.skipped[i];
+  const uint64_t rank = raw.rank.value_or(config_.target.dp_rank);
   if (rank < config_.dp_start_rank || rank - config_.dp_start_rank >= config_.dp_size) {
     return CountSkip(SkipReason::kRankOutOfRange, &counters_.skipped);
   }
-  for (const RawEvent& event : batch_.events) {
-    ApplyEvent(static_cast<uint32_t>(rank), mark.sequence, event, out);
+  for (const RawEvent& event : raw.events) {
+    ApplyEvent(static_cast<uint32_t>(rank), mark.sequence, raw, event, out);
   }
 }
 
-void EngineFeed::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawEvent& event,
-                            std::vector<KvEvent>* out) {
+void EngineFeed::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch,
+                            const RawEvent& event, std::vector<KvEvent>* out) {
   RankFilter& filter = ranks_.try_emplace(dp_rank, config_.block_size_tokens).first->second;
   switch (event.kind) {
     case RawKind::kStored:
-      if (auto stored = filter.Store(batch_, event, &counters_)) {
+      if (auto stored = filter.Store(batch, event, &counters_)) {
         Emit(dp_rank, sequence, *std::move(stored), out);
       }
       return;
     case RawKind::kRemoved:
-      if (auto removed = filter.Remove(batch_, event, &counters_)) {
+      if (auto removed = filter.Remove(batch, event, &counters_)) {
         Emit(dp_rank, sequence, *std::move(removed), out);
       }
       return;

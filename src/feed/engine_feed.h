@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "feed/event_codec.h"
+#include "feed/feed_batch.h"
 #include "feed/feed_cursor.h"
 #include "feed/feed_stats.h"
 #include "feed/rank_filter.h"
@@ -43,8 +44,8 @@ struct EngineFeedConfig {
   MonotonicTime repair_backoff_max = std::chrono::hours(1);
 };
 
-// One engine socket as a state machine: messages and time in; ordered KV events and replay wishes
-// out. It knows no sockets and no clock.
+// One engine socket, or a stream that stands for one, as a state machine: messages and time in;
+// ordered KV events and replay wishes out. It knows no sockets and no clock.
 //
 //   connecting ── connected, replay endpoint ──────────> recovering ── end marker, whole ─────> live
 //   connecting ── connected, no replay endpoint ───────> live
@@ -86,6 +87,12 @@ class EngineFeed {
   void OnLiveMessage(std::span<const std::string_view> frames, std::vector<KvEvent>* out);
   void OnReplayMessage(std::span<const std::string_view> frames, MonotonicTime now,
                        std::vector<KvEvent>* out);
+  // The same for batches and end markers that came in no frames.
+  void OnLiveBatch(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void OnReplayedBatch(const FeedBatch& batch, MonotonicTime now, std::vector<KvEvent>* out);
+  void OnReplayEnd(std::vector<KvEvent>* out);
+  // A message that was neither.
+  void OnBadMessage() { CountSkip(SkipReason::kBadFraming, &counters_.skipped); }
   // The request could not be made at all; `why` is shown.
   void OnReplayImpossible(std::string_view why, std::vector<KvEvent>* out);
 
@@ -106,11 +113,19 @@ class EngineFeed {
   FeedState State() const;
   std::string Detail() const;  // empty when all is well
   const FeedCounters& Counters() const { return counters_; }
+  // Up to here batches are applied, or known to be given up. Nothing before the first.
+  std::optional<uint64_t> LastSequence() const {
+    return cursor_.LastApplied() ? std::optional(cursor_.LastApplied()->sequence) : std::nullopt;
+  }
 
  private:
   struct BufferedBatch {
     FeedCursor::Mark mark;
     std::string payload;
+    std::shared_ptr<const DecodedBatch> decoded;
+
+    FeedBatch AsBatch() const { return {mark, payload, decoded}; }
+    size_t bytes() const { return decoded ? decoded->bytes : payload.size(); }
   };
 
   struct Replay {
@@ -129,19 +144,21 @@ class EngineFeed {
   void StartRebuild(bool repair);
   void StartContinue(bool tail_only = false);
   void AbandonReplay();
-  void OnGap(const WireMessage& message, const FeedCursor::Mark& mark, std::vector<KvEvent>* out);
-  void OnReplayedBatch(const WireMessage& message, std::vector<KvEvent>* out);
-  void OnHole(const WireMessage& message, std::vector<KvEvent>* out);
+  // Counts a live message and takes it for a sign of the connection; false: it is void.
+  bool AcceptLive(std::vector<KvEvent>* out);
+  void TakeLive(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void OnGap(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void OnHole(const FeedBatch& batch, std::vector<KvEvent>* out);
   void EndReplay(bool marker_seen, std::string_view failure, std::vector<KvEvent>* out);
-  void Buffer(const FeedCursor::Mark& mark, std::string_view payload);
+  void Buffer(const FeedBatch& batch);
   void ClearBuffer();
   void DrainBuffer(const Replay& ended, std::vector<KvEvent>* out);
   // Gives up what lies before `message`: drops blocks, takes it as the new beginning.
   void GoOnWithout(std::string why, std::vector<KvEvent>* out);
 
-  void ApplyBatch(const FeedCursor::Mark& mark, std::string_view payload,
-                  std::vector<KvEvent>* out);
-  void ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawEvent& event,
+  void ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch, const RawEvent& event,
                   std::vector<KvEvent>* out);
   void Emit(uint32_t dp_rank, uint64_t sequence, std::variant<Stored, Removed, Cleared> data,
             std::vector<KvEvent>* out);
@@ -159,7 +176,7 @@ class EngineFeed {
   size_t buffered_bytes_ = 0;
   // Ranks seen on this socket; at most dp_size.
   std::map<uint32_t, RankFilter> ranks_;
-  RawBatch batch_;                     // reused from batch to batch
+  RawBatch decoded_;                   // reused from batch to batch
   std::optional<uint64_t> live_next_;  // after the last live batch of this connection and life
 
   // Why blocks may be missing; empty = they are not, as far as can be known.

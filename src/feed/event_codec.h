@@ -36,6 +36,9 @@ struct RawEvent {
   Slice tokens;  // into RawBatch::tokens; EAGLE pairs are flattened to their first element
   // False: an item was neither a 32-bit token nor a pair (then `tokens` is empty).
   bool tokens_readable = true;
+  // Into RawBatch::local_hashes: content by hash instead of `tokens`; adapter, salt and items are
+  // mixed in.
+  Slice local_hashes;
   uint32_t block_size_tokens = 0;
   std::string_view medium;
   std::string_view lora_name;
@@ -64,6 +67,7 @@ struct RawBatch {
   std::vector<RawEvent> events;  // in order; skipped ones are missing
   std::vector<uint64_t> hashes;
   std::vector<TokenId> tokens;
+  std::vector<LocalBlockHash> local_hashes;  // msgpack has none
   std::vector<BlockItem> items;
   SkipCounts skipped{};  // events left out: kBadEvent, kUnknownTag
 
@@ -73,6 +77,9 @@ struct RawBatch {
   // Ascending block; an item is listed once per block.
   std::span<const BlockItem> Items(const RawEvent& event) const {
     return std::span(items).subspan(event.items.begin, event.items.count);
+  }
+  std::span<const LocalBlockHash> LocalHashes(const RawEvent& event) const {
+    return std::span(local_hashes).subspan(event.local_hashes.begin, event.local_hashes.count);
   }
   std::span<const TokenId> Tokens(const RawEvent& event) const {
     return std::span(tokens).subspan(event.tokens.begin, event.tokens.count);

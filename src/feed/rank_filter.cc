@@ -61,7 +61,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   if (event.hashes.count == 0) return std::nullopt;  // says nothing
   const bool on_device = *tier == StorageTier::kDevice;
   const std::span<const uint64_t> hashes = batch.Hashes(event);
-  if (event.tokens.count == 0 && event.tokens_readable) {
+  if (event.tokens.count == 0 && event.tokens_readable && event.local_hashes.count == 0) {
     if (on_device) Remember(hashes, SkipReason::kPlaceholder, counters);
     return skip(SkipReason::kPlaceholder);
   }
@@ -82,7 +82,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   foreign_block_size_tokens_ = 0;
 
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
-  const uint64_t salt_part = SaltPart(event);
+  const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event);
   RememberSalt(kept, salt_part, counters);
   const std::vector<LocalBlockHash> local = ContentOf(batch, event, usable_blocks, salt_part);
   Stored stored;
@@ -97,6 +97,10 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
 
 std::vector<LocalBlockHash> RankFilter::ContentOf(const RawBatch& batch, const RawEvent& event,
                                                   size_t usable_blocks, uint64_t salt_part) const {
+  if (event.local_hashes.count > 0) {
+    const auto given = batch.LocalHashes(event).first(usable_blocks);
+    return {given.begin(), given.end()};
+  }
   const auto tokens = batch.Tokens(event).first(usable_blocks * block_size_tokens_);
   const uint64_t seed = BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part;
   std::vector<LocalBlockHash> local;
@@ -189,7 +193,9 @@ std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawE
     foreign_block_size_tokens_ = event.block_size_tokens;
     return SkipReason::kBlockSize;
   }
-  if (event.tokens.count != uint64_t{event.hashes.count} * block_size_tokens_) {
+  if (event.local_hashes.count > 0
+          ? event.local_hashes.count != event.hashes.count
+          : event.tokens.count != uint64_t{event.hashes.count} * block_size_tokens_) {
     return SkipReason::kLengthMismatch;
   }
   if (event.has_lora_number && event.lora_name.empty()) return SkipReason::kUnknownLora;

@@ -20,7 +20,7 @@ namespace kvrouter {
 // that do.
 //
 // In: full blocks, on device, of the rank's main KV group, whose content is known from tokens,
-// adapter, salt and named multimodal items. Everything else is skipped and counted. A skipped main-group device block is
+// adapter, salt and named multimodal items, or given as hashes. Everything else is skipped and counted. A skipped main-group device block is
 // remembered, for two reasons: its later removal must not reach the index (same hash, other
 // meaning), and a store that continues it is skipped for the same reason instead of looking like
 // lost history.
