@@ -29,6 +29,7 @@ enum class ErrorReason : uint8_t {
   kIncarnationConflict,  // the call speaks for an older life of the worker
   kShuttingDown,
   kLimitReached,  // one of our bounded containers is full; the message names it
+  kFeedConflict,  // the rank's events come from elsewhere, or from a later stream
 };
 
 // Letters-only name as it appears on wires and in labels, e.g. "all_overloaded".

@@ -43,9 +43,17 @@ Daemon::Daemon(DaemonConfig config)
       workers_(&router_),
       selection_workers_(&workers_),
       select_cache_(config_.select_cache),
+      published_({.store_counting = config_.zmq.store_counting,
+                  .replay_timeout = config_.zmq.replay_timeout,
+                  .max_batches_during_replay = config_.zmq.max_live_batches_during_replay},
+                 &router_, &feeds_, &SteadyClock()),
       zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
       grpc_(config_.grpc,
-            {.routing = &service_, .workers = &workers_, .feeds = &feeds_, .router = &router_}),
+            {.routing = &service_,
+             .workers = &workers_,
+             .feeds = &feeds_,
+             .router = &router_,
+             .published = &published_}),
       selection_({.routing = &service_,
                   .workers = &selection_workers_,
                   .cache = &select_cache_,
@@ -61,8 +69,10 @@ Daemon::Daemon(DaemonConfig config)
                        .service = &service_,
                        .feeds = &feeds_,
                        .workers = &workers_,
+                       .published = &published_,
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
+  workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
   workers_.AddListener(&zmq_);
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
@@ -131,7 +141,7 @@ Readiness Daemon::CurrentReadiness() {
   ReadinessRule::Inputs inputs{.starting = !running_.load(), .stopping = stopping_.load()};
   for (const WorkerSpec& worker : workers_.List())
     inputs.schedulable_workers += worker.draining ? 0 : 1;
-  inputs.recovery_done = zmq_.InitialRecoveryDone();
+  inputs.recovery_done = zmq_.InitialRecoveryDone() && published_.InitialRecoveryDone();
   const MonotonicTime now = SteadyClock().Now();
   MutexLock lock(readiness_mu_);
   return readiness_rule_.Evaluate(inputs, now);
@@ -224,6 +234,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
   const milliseconds step = std::min(kTimerStep, config_.router.scheduler.expiry_check_period);
   while (!stop.stop_requested()) {
     const MonotonicTime now = clock.Now();
+    published_.Tick();
     PublishReadiness();
     if (now >= next_log) {
       LogStateChanges();

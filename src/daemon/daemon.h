@@ -20,6 +20,7 @@
 #include "daemon/readiness.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/published_feeds.h"
 #include "service/routing_service.h"
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
@@ -67,6 +68,7 @@ class Daemon {
   SelectionWorkers selection_workers_;
   SelectCache select_cache_;
   FeedMonitor feeds_;
+  PublishedFeeds published_;
   ZmqEventSource zmq_;
   GrpcServer grpc_;
   SelectionApi selection_;

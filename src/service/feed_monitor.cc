@@ -43,14 +43,14 @@ void Add(const FeedCounters& more, FeedCounters* sum) {
 
 void FeedMonitor::Update(const FeedReport& report) {
   MutexLock lock(mu_);
-  FeedReport& current = reports_[report.target];
+  FeedReport& current = reports_[{report.target, report.source}];
   Add(Difference(report.counters, current.counters), &totals_);
   current = report;
 }
 
-void FeedMonitor::Remove(Target target) {
+void FeedMonitor::Remove(Target target, FeedSource source) {
   MutexLock lock(mu_);
-  reports_.erase(target);
+  reports_.erase({target, source});
 }
 
 void FeedMonitor::CountApplied(const KvEvent& event, const ApplyResult& result) {
@@ -66,7 +66,11 @@ std::vector<FeedReport> FeedMonitor::Reports() const {
   MutexLock lock(mu_);
   std::vector<FeedReport> reports;
   reports.reserve(reports_.size());
-  for (const auto& [target, report] : reports_) reports.push_back(report);
+  for (const auto& [key, report] : reports_) {
+    const bool both = !reports.empty() && reports.back().target == report.target;
+    if (both) reports.pop_back();  // the published one comes after
+    reports.push_back(report);
+  }
   return reports;
 }
 

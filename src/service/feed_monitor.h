@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -14,25 +15,33 @@
 
 namespace kvrouter {
 
+// How a rank's events come in.
+enum class FeedSource : uint8_t {
+  kSocket,     // the engine's own
+  kPublished,  // a stream at one of our doors
+};
+
 struct FeedReport {
   Target target;  // worker and the rank of the socket
+  FeedSource source = FeedSource::kSocket;
   FeedState state = FeedState::kNone;
-  std::string detail;  // why degraded, last error; empty when all is well
+  std::string detail;     // why degraded, last error; empty when all is well
   FeedCounters counters;  // of this worker's life
 };
 
 // Where event sources leave what they know, and metrics and status pages read it. Thread-safe.
-// Totals keep counting when a worker leaves; the per-target reports go with it.
+// Totals keep counting when a worker leaves; the per-target reports go with it. Sources do not know
+// each other: of a rank that both report, one without a socket says kNone, and the other counts.
 class FeedMonitor {
  public:
   // Replaces the report of one feed; the difference of its counters goes into the totals.
   void Update(const FeedReport& report);
-  void Remove(Target target);
+  void Remove(Target target, FeedSource source = FeedSource::kSocket);
 
   // One applied KV event, by kind (0 stored, 1 removed, 2 cleared) and result.
   void CountApplied(const KvEvent& event, const ApplyResult& result);
 
-  std::vector<FeedReport> Reports() const;  // ascending target
+  std::vector<FeedReport> Reports() const;  // ascending target, one each
   FeedCounters Totals() const;
 
   struct AppliedCounts {
@@ -44,7 +53,7 @@ class FeedMonitor {
 
  private:
   mutable Mutex mu_;
-  std::map<Target, FeedReport> reports_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<Target, FeedSource>, FeedReport> reports_ ABSL_GUARDED_BY(mu_);
   FeedCounters totals_ ABSL_GUARDED_BY(mu_);
   std::array<std::array<std::atomic<uint64_t>, kApplyStatusCount>, 3> applied_{};
   std::atomic<uint64_t> duplicate_store_events_{0};

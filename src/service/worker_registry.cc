@@ -82,6 +82,12 @@ void Assign(const std::optional<T>& from, T* to) {
 
 }  // namespace
 
+bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
+  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
+         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens &&
+         a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
+}
+
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
   KVR_RETURN_IF_ERROR(CheckText("model_name", spec.model_name, kMaxNameBytes));
   KVR_RETURN_IF_ERROR(CheckText("routing_group", spec.routing_group, kMaxNameBytes));

@@ -102,6 +102,10 @@ inline constexpr size_t kMaxAddressBytes = 1024;  // address and every event end
 inline constexpr uint32_t kMaxBlockSizeTokens = 65536;
 inline constexpr uint64_t kMaxIncarnation = uint64_t{1} << 62;
 
+// Whether what event feeds are built on, besides their endpoints, is the same in both. If not, the
+// blocks or their names are others.
+bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b);
+
 // OK, or kInvalidRequest naming the field, the value and the limit. An incarnation of 0 is valid:
 // still to be assigned.
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec);

@@ -10,6 +10,7 @@
 #include <climits>
 #include <utility>
 
+#include "adapters/grpc/kv_events_service.h"
 #include "adapters/grpc/listen_address.h"
 #include "adapters/grpc/router_service.h"
 #include "adapters/grpc/workers_service.h"
@@ -59,13 +60,17 @@ struct GrpcServer::Impl {
   const GrpcServerConfig config;
   RouterGrpcService router_service;
   WorkersGrpcService workers_service;
+  PublishedFeeds* const published;
+  KvEventsGrpcService kv_events_service;
   ListenAddress address;
   std::unique_ptr<grpc::Server> server;
 
   Impl(GrpcServerConfig c, const Doors& doors)
       : config(std::move(c)),
         router_service(doors.routing, doors.router),
-        workers_service(doors.workers, doors.feeds, doors.router) {}
+        workers_service(doors.workers, doors.feeds, doors.router),
+        published(doors.published),
+        kv_events_service(doors.published) {}
 };
 
 GrpcServer::GrpcServer(GrpcServerConfig config, Doors doors)
@@ -88,6 +93,7 @@ absl::Status GrpcServer::Start() {
   builder.AddListeningPort(address->Text(), grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&impl_->router_service);
   builder.RegisterService(&impl_->workers_service);
+  if (impl_->published != nullptr) builder.RegisterService(&impl_->kv_events_service);
   impl_->server = builder.BuildAndStart();
   if (impl_->server == nullptr || port == 0) {
     impl_->server.reset();
@@ -109,6 +115,7 @@ void GrpcServer::SetServing(bool ready) {
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (impl_->server == nullptr) return;
   impl_->workers_service.Stop();
+  if (impl_->published != nullptr) impl_->published->Stop();
   // Watchers learn it before their streams are cut.
   impl_->server->GetHealthCheckService()->Shutdown();
   impl_->server->Shutdown(std::chrono::system_clock::now() + grace);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/published_feeds.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
 
@@ -27,7 +28,7 @@ struct GrpcServerConfig {
       10000};  // clients that ping more often are told to calm down
 };
 
-// The gRPC doors: kvrouter.v1.Router and kvrouter.v1.Workers, standard health ("" = process,
+// The gRPC doors: kvrouter.v1.Router, Workers and KvEvents, standard health ("" = process,
 // "kvrouter.v1.Router" = readiness) and reflection. Converts and calls; every error carries
 // kvrouter.v1.ErrorDetail in `kvrouter-error-bin`. grpcpp appears only behind this header.
 class GrpcServer {
@@ -37,6 +38,7 @@ class GrpcServer {
     WorkerRegistry* workers = nullptr;
     const FeedMonitor* feeds = nullptr;
     const Router* router = nullptr;
+    PublishedFeeds* published = nullptr;  // null: no door for events
   };
 
   GrpcServer(GrpcServerConfig config, Doors doors);

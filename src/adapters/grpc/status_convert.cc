@@ -12,7 +12,7 @@ constexpr size_t kMaxMessageBytes = 1024;
 
 // The two enums list the same reasons in the same order (a unit test compares the names).
 static_assert(static_cast<int>(ErrorReason::kUnspecified) == v1::ERROR_REASON_UNSPECIFIED);
-static_assert(static_cast<int>(ErrorReason::kLimitReached) == v1::ERROR_REASON_LIMIT_REACHED);
+static_assert(static_cast<int>(ErrorReason::kFeedConflict) == v1::ERROR_REASON_FEED_CONFLICT);
 
 }  // namespace
 

@@ -176,6 +176,11 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .type = kCounter, .labels = "reason", .unit = "calls", .weighting = kEach, .origin = kOurs,
  .meaning = "Registrations and changes of workers that were refused, by the reason the caller got.",
  .moves = "With every such answer."},
+{.metric = Metric::kPublishRefused, .name = "kvrouter_publish_refused_total",
+ .type = kCounter, .labels = "reason", .unit = "streams", .weighting = kEach, .origin = kOurs,
+ .meaning = "KvEvents.Publish streams that were refused, or ended by what their caller sent, by the "
+            "reason the caller got.",
+ .moves = "With every such answer."},
 {.metric = Metric::kUnknownFrees, .name = "kvrouter_unknown_frees_total", .type = kCounter,
  .unit = "calls", .weighting = kEach, .origin = kOurs,
  .meaning = "Frees of an id that was not live: never booked, already freed, or expired.",
@@ -323,7 +328,7 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
 // ---- Event feeds ----
 {.metric = Metric::kFeedMessages, .name = "kvrouter_feed_messages_total", .type = kCounter,
  .unit = "messages", .weighting = kEach, .origin = kOurs,
- .meaning = "Live messages received from engines' event sockets.",
+ .meaning = "Live messages received from engines, on their event sockets or as KvEvents.Publish.",
  .moves = "With every message."},
 {.metric = Metric::kFeedBatchesApplied, .name = "kvrouter_feed_batches_applied_total",
  .type = kCounter, .unit = "batches", .weighting = kEach, .origin = kOurs,

@@ -45,6 +45,7 @@ enum class Metric : uint8_t {
   kDuplicateRequests,
   kRequestsRefused,
   kRegistrationsRefused,
+  kPublishRefused,
   kUnknownFrees,
   kDecisionRingEntries,
   kDecisionRingBytes,

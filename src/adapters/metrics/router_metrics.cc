@@ -110,7 +110,9 @@ std::string RouterMetrics::Text() const {
   impl_->requests.ShowRequests(&out);
   impl_->decisions.ShowDecisions(&out);
   ShowService(from.service != nullptr ? from.service->Counters() : ServiceCounters{},
-              from.workers != nullptr ? from.workers->Refused() : RefusalCounts::ByReason{}, &out);
+              from.workers != nullptr ? from.workers->Refused() : RefusalCounts::ByReason{},
+              from.published != nullptr ? from.published->Refused() : RefusalCounts::ByReason{},
+              &out);
   ShowEvents(applied, feed_totals, &out);
   ShowWorkers(partitions, &out);
   impl_->requests.ShowLatest(partitions, &out);

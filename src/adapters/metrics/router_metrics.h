@@ -12,6 +12,7 @@
 #include "kvrouter/phase_observer.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/published_feeds.h"
 #include "service/request_observer.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
@@ -42,6 +43,7 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     const RoutingService* service = nullptr;
     const FeedMonitor* feeds = nullptr;
     const WorkerRegistry* workers = nullptr;
+    const PublishedFeeds* published = nullptr;
     std::function<HttpFigures()> http;
     std::function<bool()> ready;  // as /ready answers
   };

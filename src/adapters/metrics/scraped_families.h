@@ -19,7 +19,8 @@ namespace kvrouter {
 
 // Requests of all doors.
 void ShowService(const ServiceCounters& counters,
-                 const RefusalCounts::ByReason& registrations_refused, MetricFamilies* out);
+                 const RefusalCounts::ByReason& registrations_refused,
+                 const RefusalCounts::ByReason& publish_refused, MetricFamilies* out);
 // Ranks of workers, then partitions. Those of partitions without workers and bookings are left out.
 void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);

@@ -16,13 +16,15 @@ void ShowByReason(Metric metric, const RefusalCounts::ByReason& refused, MetricF
 }  // namespace
 
 void ShowService(const ServiceCounters& counters,
-                 const RefusalCounts::ByReason& registrations_refused, MetricFamilies* out) {
+                 const RefusalCounts::ByReason& registrations_refused,
+                 const RefusalCounts::ByReason& publish_refused, MetricFamilies* out) {
   out->Show(Metric::kRequestsStarted, counters.requests_started);
   out->Show(Metric::kRequestsFinished, counters.requests_finished);
   out->Show(Metric::kBookingsExpired, counters.bookings_expired);
   out->Show(Metric::kDuplicateRequests, counters.duplicate_requests);
   ShowByReason(Metric::kRequestsRefused, counters.refused, out);
   ShowByReason(Metric::kRegistrationsRefused, registrations_refused, out);
+  ShowByReason(Metric::kPublishRefused, publish_refused, out);
   out->Show(Metric::kUnknownFrees, counters.unknown_frees);
   out->Show(Metric::kDecisionRingEntries, counters.decision_ring_entries);
   out->Show(Metric::kDecisionRingBytes, counters.decision_ring_bytes);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kvrouter/error.h"
+#include "service/worker_registry.h"
 
 namespace kvrouter {
 namespace {
@@ -18,13 +19,6 @@ constexpr std::chrono::milliseconds kPollTimeout{50};
 constexpr MonotonicTime kTickPeriod = std::chrono::milliseconds(50);
 // Replies of a replay wait in memory without a bound of ZMQ's, so only so many run at once; others wait their turn.
 constexpr int kMaxReplaysAtOnce = 8;
-
-// Everything a feed is built from besides its endpoints. A change means other blocks or other names for them.
-bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
-  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
-         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens &&
-         a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
-}
 
 }  // namespace
 

@@ -12,9 +12,15 @@ int main() {
   WorkerRegistry registry(&router);
   RoutingService service(ServiceConfig(), &router, &SteadyClock());
   FeedMonitor feeds;
+  PublishedFeeds published(PublishedFeedsConfig(), &router, &feeds, &SteadyClock());
+  registry.AddListener(&published);
   GrpcServer server(
       GrpcServerConfig(),
-      {.routing = &service, .workers = &registry, .feeds = &feeds, .router = &router});
+      {.routing = &service,
+       .workers = &registry,
+       .feeds = &feeds,
+       .router = &router,
+       .published = &published});
   if (const absl::Status status = server.Start(); !status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
     return 1;
