@@ -25,6 +25,7 @@ struct Scratch {
   PromptBuffers prompt;
   std::vector<OverlapMatch> overlaps;
   CandidateTable candidates;
+  DetailBuffers detail;
 };
 
 // A very long prompt must not stay in the memory of every thread that ever saw one.
@@ -71,7 +72,8 @@ DecisionWeights WeightsOf(const ScoreContext& context) {
 
 // Written in place: a decision is large enough for its moves to show.
 void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
-              const Placement& placement, const RouterConfig& config, RouteDecision* out) {
+              const Placement& placement, const RouterConfig& config, DetailBuffers* buffers,
+              RouteDecision* out) {
   RouteDecision& decision = *out;
   const CandidateCost chosen = ScoreSeen(table.seen[placement.index], table.context);
   const uint64_t full_blocks = prompt.local_hashes.size();
@@ -101,7 +103,7 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   decision.tie_size = placement.pick.tie_size;
   decision.temperature = table.context.weights.temperature;
   decision.draw = placement.pick.draw;
-  DescribeCandidates(table, placement.index, config.decision_detail, &decision);
+  DescribeCandidates(table, placement.index, config.decision_detail, buffers, &decision);
 }
 
 // What the caller says is cached, in blocks; absent when it says nothing.
@@ -200,7 +202,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   // report
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
   auto& decision = std::get<RouteDecision>(*submission);
-  Describe(prompt, scratch->candidates, placement, impl_->config, &decision);
+  Describe(prompt, scratch->candidates, placement, impl_->config, &scratch->detail, &decision);
   timer.Finish();
   impl_->Report(request, decision);
   return submission;
@@ -238,7 +240,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                          &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
-  Describe(prompt, scratch->candidates, placement, impl_->config, &decision);
+  Describe(prompt, scratch->candidates, placement, impl_->config, &scratch->detail, &decision);
   timer.Finish();
   impl_->Report(route, decision);
   return decision;

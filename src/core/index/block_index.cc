@@ -96,9 +96,12 @@ void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
   auto& by_slot = scratch.blocks_by_slot;
   if (by_slot.size() < holders.slot_bound()) by_slot.resize(holders.slot_bound());
   for (const auto& [slot, blocks] : scores) by_slot[slot] = blocks;
+  out->resize(in_order.size());
+  size_t matches = 0;
   for (const uint32_t slot : in_order) {
-    if (by_slot[slot] > 0) out->push_back({holders[slot].target, by_slot[slot]});
+    if (by_slot[slot] > 0) (*out)[matches++] = {holders[slot].target, by_slot[slot]};
   }
+  out->resize(matches);
   for (const auto& score : scores) by_slot[score.slot] = 0;
 }
 

@@ -11,6 +11,7 @@
 #include "kvrouter/error.h"
 
 namespace kvrouter {
+
 namespace {
 
 LoadLedger::Options LedgerOptions(const Scheduler::Options& options) {
@@ -104,7 +105,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     // Both lists ascend; the index may know targets that have just left and not yet know new ones.
     while (overlap != request.overlaps.end() && overlap->target < row.target) ++overlap;
     const bool has_overlap = overlap != request.overlaps.end() && overlap->target == row.target;
-    const double device_blocks = has_overlap ? overlap->blocks : 0;
+    const uint32_t device_blocks = has_overlap ? overlap->blocks : 0;
     if (device_blocks > placement->best_overlap_blocks) {
       placement->best_overlap_blocks = device_blocks;
       placement->best_overlap_target = row.target;
@@ -116,15 +117,16 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     }
     const LoadLedger::Load load = ledger_.LoadOf(row.slot);
     const size_t live_blocks = table->live_blocks[static_cast<uint32_t>(row.slot)];
-    table->seen[candidates++] = {
-        .worker = row.target.worker,
-        .dp_rank = row.target.dp_rank,
-        .additional_decode_blocks = static_cast<uint32_t>(request.chain.size() - live_blocks),
-        .device_overlap_blocks = request.stated_overlap_blocks.value_or(device_blocks),
-        .active_prefill_tokens = load.active_prefill_tokens,
-        .active_decode_blocks = load.active_decode_blocks,
-        .active_requests = load.active_requests,
-        .slot = row.slot};
+    // Written where it stays: copied from a temporary, it would be read before its parts have
+    // reached memory.
+    SeenCandidate& seen = table->seen[candidates++];
+    seen.worker = row.target.worker;
+    seen.dp_rank = row.target.dp_rank;
+    seen.device_overlap_blocks = device_blocks;
+    seen.additional_decode_blocks = static_cast<uint32_t>(request.chain.size() - live_blocks);
+    seen.active_decode_blocks = static_cast<uint32_t>(
+        std::min<double>(load.active_decode_blocks, std::numeric_limits<uint32_t>::max()));
+    seen.packed_load = SeenCandidate::PackLoad(load.active_prefill_tokens, load.active_requests);
   }
   table->seen.resize(candidates);
 }
@@ -141,13 +143,14 @@ void Scheduler::Exclude(const Row& row, EligibilityFilter::Verdict verdict, doub
 void Scheduler::ScoreCandidates(const ScheduleRequest& request, CandidateTable* table) {
   uint64_t least_prefill_tokens = std::numeric_limits<uint64_t>::max();
   for (const SeenCandidate& seen : table->seen) {
-    least_prefill_tokens = std::min(least_prefill_tokens, seen.active_prefill_tokens);
+    least_prefill_tokens = std::min(least_prefill_tokens, seen.active_prefill_tokens());
   }
   table->context = {.weights = request.weights,
                     .isl_tokens = request.isl_tokens,
                     .block_size_tokens = request.block_size_tokens,
                     .least_active_prefill_tokens = least_prefill_tokens,
-                    .decode_pool = request.decode_pool};
+                    .decode_pool = request.decode_pool,
+                    .stated_overlap_blocks = request.stated_overlap_blocks};
   table->costs.resize(table->seen.size());
   table->summary = ScoreAll(table->seen, table->context, table->costs);
 }
@@ -167,6 +170,7 @@ void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTab
   const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
                                     [](const Row& r, const Target& t) { return r.target < t; });
   placement->worker = row->worker;
+  placement->slot = row->slot;
 }
 
 bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
@@ -177,7 +181,7 @@ bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table
       std::llround(effective_blocks * static_cast<double>(request.block_size_tokens)));
   const uint64_t uncached_tokens = request.isl_tokens - std::min(cached_tokens, request.isl_tokens);
   const auto booking =
-      ledger_.Add({.target = chosen.slot,
+      ledger_.Add({.target = placement->slot,
                    .chain = request.chain,
                    .share_prefixes = request.weights.assume_kv_reuse,
                    .prefill_tokens = request.weights.track_prefill_tokens ? uncached_tokens : 0,

@@ -55,6 +55,7 @@ struct CandidateTable {
 struct Placement {
   size_t index = 0;  // of the chosen candidate in the table
   std::shared_ptr<const WorkerSpec> worker;
+  TargetSlot slot{};  // its place in the ledger
   BookingId booking = kNoBooking;
   DecisionReason reason = DecisionReason::kLowestCost;
   Pick pick;

@@ -15,8 +15,9 @@ double RoundedTokens(double tokens) {
   return tokens - whole >= 0.5 ? whole + 1 : whole;
 }
 
-double RawPrefillBlocks(const CandidateInput& in, double effective_overlap_blocks,
-                        const ScoreContext& context) {
+[[gnu::always_inline]] inline double RawPrefillBlocks(const CandidateInput& in,
+                                                      double effective_overlap_blocks,
+                                                      const ScoreContext& context) {
   if (!context.weights.track_prefill_tokens) return 0;
   const double block_tokens = context.block_size_tokens;
   const double cached_tokens = RoundedTokens(effective_overlap_blocks * block_tokens);
@@ -28,7 +29,8 @@ double RawPrefillBlocks(const CandidateInput& in, double effective_overlap_block
 
 // How much of the device credit is left on a worker that has more prefill to do than the least busy
 // one.
-double CreditDecay(const CandidateInput& in, const ScoreContext& context) {
+[[gnu::always_inline]] inline double CreditDecay(const CandidateInput& in,
+                                                 const ScoreContext& context) {
   const double rate = context.weights.cost.overlap_score_credit_decay;
   // An empty prompt has nothing to gain from any cache, and no length to measure the excess by.
   if (!context.weights.track_prefill_tokens || rate <= 0 || context.isl_tokens == 0) return 1;
@@ -83,13 +85,15 @@ double CreditDecay(const CandidateInput& in, const ScoreContext& context) {
   return out;
 }
 
-CandidateInput WrittenOut(const SeenCandidate& seen) {
-  return {.target = seen.target(),
-          .device_overlap_blocks = seen.device_overlap_blocks,
-          .active_prefill_tokens = seen.active_prefill_tokens,
-          .active_decode_blocks = seen.active_decode_blocks,
-          .additional_decode_blocks = seen.additional_decode_blocks,
-          .active_requests = seen.active_requests};
+[[gnu::always_inline]] inline CandidateInput WrittenOut(const SeenCandidate& seen,
+                                                        const ScoreContext& context) {
+  return {
+      .target = seen.target(),
+      .device_overlap_blocks = context.stated_overlap_blocks.value_or(seen.device_overlap_blocks),
+      .active_prefill_tokens = seen.active_prefill_tokens(),
+      .active_decode_blocks = static_cast<double>(seen.active_decode_blocks),
+      .additional_decode_blocks = seen.additional_decode_blocks,
+      .active_requests = seen.active_requests()};
 }
 
 }  // namespace
@@ -99,14 +103,15 @@ CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& co
 }
 
 CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context) {
-  return Score(WrittenOut(seen), context);
+  return Score(WrittenOut(seen, context), context);
 }
 
-CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
+CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& of_request,
                       std::span<double> costs) {
+  const ScoreContext context = of_request;  // a copy that no write to costs can seem to change
   CostsSummary summary;
   for (size_t i = 0; i < seen.size(); ++i) {
-    const CandidateCost score = Score(WrittenOut(seen[i]), context);
+    const CandidateCost score = Score(WrittenOut(seen[i], context), context);
     if (score.effective_overlap_blocks > summary.most_overlap_blocks) {
       summary = {.most_overlap_index = i, .most_overlap_blocks = score.effective_overlap_blocks};
     }

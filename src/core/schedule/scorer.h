@@ -1,11 +1,12 @@
 #ifndef KVROUTER_CORE_SCHEDULE_SCORER_H_
 #define KVROUTER_CORE_SCHEDULE_SCORER_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/schedule/effective_weights.h"
-#include "core/schedule/live_chains.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/types.h"
 
@@ -58,25 +59,34 @@ struct ScoreContext {
   // Over the eligible targets; used by the credit decay only.
   uint64_t least_active_prefill_tokens = 0;
   bool decode_pool = false;  // scoring the decode pool of a disaggregated fleet
+  // Of every SeenCandidate, instead of its own device overlap.
+  std::optional<double> stated_overlap_blocks = {};
 };
 
 CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& context);
 
 // The same inputs as the scheduler writes them down under its lock: only those that have a source,
-// as small as they go, because explanations keep them by the hundred thousand.
+// and as small as they go, because explanations keep them by the hundred thousand. Loads beyond
+// what has room here (a trillion tokens, four billion blocks on one target) count as that much.
 struct SeenCandidate {
   WorkerId worker{};
   uint32_t dp_rank = 0;
+  uint32_t device_overlap_blocks = 0;
   uint32_t additional_decode_blocks = 0;
-  double device_overlap_blocks = 0;
-  uint64_t active_prefill_tokens = 0;
-  double active_decode_blocks = 0;
-  uint32_t active_requests = 0;
-  TargetSlot slot{};
+  uint32_t active_decode_blocks = 0;
+  uint64_t packed_load = 0;  // not two bit-fields: writing those one by one stalls who reads soon
+
+  static constexpr uint64_t kMaxPrefillTokens = (uint64_t{1} << 40) - 1;
+  static constexpr uint64_t kMaxRequests = (uint64_t{1} << 24) - 1;
+  static uint64_t PackLoad(uint64_t prefill_tokens, uint64_t requests) {
+    return std::min(prefill_tokens, kMaxPrefillTokens) << 24 | std::min(requests, kMaxRequests);
+  }
 
   Target target() const { return {.worker = worker, .dp_rank = dp_rank}; }
+  uint64_t active_prefill_tokens() const { return packed_load >> 24; }
+  uint64_t active_requests() const { return packed_load & kMaxRequests; }
 };
-static_assert(sizeof(SeenCandidate) == 48);
+static_assert(sizeof(SeenCandidate) == 32);
 
 // As if it were written out as a CandidateInput.
 CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context);

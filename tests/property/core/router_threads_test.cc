@@ -181,5 +181,28 @@ TEST(RouterThreadsTest, B16_EventsUnderWayDoNotBringADepartedWorkerBack) {
   EXPECT_GT(rounds_with_blocks, 0u) << "the feeders never got in: nothing was tested";
 }
 
+// More candidates than are shown: the first to read puts them in order.
+TEST(RouterThreadsTest, ManyMayReadOneExplanationFirst) {
+  Router router({}, nullptr);
+  for (uint64_t id = 1; id <= kMaxDetailedCandidates + 6; ++id) {
+    ASSERT_TRUE(router.UpsertWorker(AWorker(id)).ok());
+    router.Apply(StoredEvent(TokensFrom(0, kBlockSize * (1 + id % 40)), TargetOf(id)));
+  }
+  for (int round = 0; round < 50; ++round) {
+    const RouteDecision decision = Decide(router, ARequest(TokensFrom(0, 40 * kBlockSize)));
+    std::vector<std::jthread> readers;
+    for (int i = 0; i < 3; ++i) {
+      readers.emplace_back([copy = decision] {
+        ASSERT_EQ(copy.candidates.size(), kBestCandidates);
+        double last_cost = 0;
+        for (const CandidateCost& candidate : copy.candidates) {
+          ASSERT_GE(candidate.cost_blocks, last_cost);
+          last_cost = candidate.cost_blocks;
+        }
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvrouter

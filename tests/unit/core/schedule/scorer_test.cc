@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/schedule/effective_weights.h"
 #include "kvrouter/error.h"
@@ -167,6 +168,53 @@ TEST(ScorerTest, HugeLegalWeightsStayFinite) {
     tainted.taint_multiplier = TaintMultiplier(-5);
     EXPECT_TRUE(std::isfinite(ScoreCandidate(tainted, context).cost_blocks));
   }
+}
+
+SeenCandidate SeenAs(const CandidateInput& input) {
+  SeenCandidate seen;
+  seen.device_overlap_blocks = static_cast<uint32_t>(input.device_overlap_blocks);
+  seen.additional_decode_blocks = static_cast<uint32_t>(input.additional_decode_blocks);
+  seen.active_decode_blocks = static_cast<uint32_t>(input.active_decode_blocks);
+  seen.packed_load = SeenCandidate::PackLoad(input.active_prefill_tokens, input.active_requests);
+  return seen;
+}
+
+TEST(SeenCandidateTest, CostsWhatTheInputsWrittenOutCost) {
+  ScoreContext context = AContext();
+  context.weights.cost.overlap_score_credit_decay = 0.3;
+  context.weights.cost.decode_active_request_weight = 0.7;
+  const std::vector<CandidateInput> inputs = {Idle(0), Busy(2), Idle(2), Busy(9), Busy(0)};
+  std::vector<SeenCandidate> seen;
+  for (const CandidateInput& input : inputs) seen.push_back(SeenAs(input));
+  std::vector<double> costs(seen.size());
+  const CostsSummary summary = ScoreAll(seen, context, costs);
+  EXPECT_EQ(summary.most_overlap_index, 3u);
+  EXPECT_EQ(summary.most_overlap_blocks, 9);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const CandidateCost expected = ScoreCandidate(inputs[i], context);
+    EXPECT_EQ(costs[i], expected.cost_blocks) << i;
+    EXPECT_EQ(ScoreSeen(seen[i], context).cost_blocks, expected.cost_blocks) << i;
+    EXPECT_EQ(ScoreSeen(seen[i], context).credit_blocks, expected.credit_blocks) << i;
+  }
+}
+
+TEST(SeenCandidateTest, AStatedOverlapCountsWithItsFraction) {
+  ScoreContext context = AContext();
+  context.stated_overlap_blocks = 1.5;
+  EXPECT_EQ(ScoreSeen(SeenAs(Idle(4)), context).device_overlap_blocks, 1.5);
+}
+
+TEST(SeenCandidateTest, LoadsBeyondItsRoomCountAsTheMost) {
+  SeenCandidate seen;
+  seen.packed_load = SeenCandidate::PackLoad(7, 9);
+  EXPECT_EQ(seen.active_prefill_tokens(), 7u);
+  EXPECT_EQ(seen.active_requests(), 9u);
+  seen.packed_load = SeenCandidate::PackLoad(std::numeric_limits<uint64_t>::max(), 9);
+  EXPECT_EQ(seen.active_prefill_tokens(), SeenCandidate::kMaxPrefillTokens);
+  EXPECT_EQ(seen.active_requests(), 9u);
+  seen.packed_load = SeenCandidate::PackLoad(7, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(seen.active_prefill_tokens(), 7u);
+  EXPECT_EQ(seen.active_requests(), SeenCandidate::kMaxRequests);
 }
 
 TEST(EffectiveWeightsTest, OverridesReplaceWhatTheyMayReplace) {
