@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <random>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -119,31 +120,66 @@ void BM_Churn(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 128);
 }
 
-// Latency of single lookups while another thread removes and stores without a pause, 64 blocks per
-// event.
-void BM_LookupWhileEventsPourIn(benchmark::State& state) {
+// A thread that removes the last 64 blocks of random holdings and stores them again, one event each.
+class EventPump {
+ public:
+  // blocks_per_second 0: without a pause.
+  EventPump(const Workload& workload, uint64_t blocks_per_second, Tree* index)
+      : workload_(workload), blocks_per_second_(blocks_per_second), index_(index) {}
+
+  void Start() {
+    start_ = std::chrono::steady_clock::now();
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  }
+  void Stop(benchmark::State* state) {
+    const auto end = std::chrono::steady_clock::now();
+    thread_.request_stop();
+    thread_.join();
+    const double seconds = std::chrono::duration<double>(end - start_).count();
+    const auto blocks = static_cast<double>(blocks_);
+    state->counters["event_blocks/s"] = blocks / seconds;
+    if (blocks_per_second_ == 0) return;  // closed loop: nothing to keep up with
+    const double due = seconds * static_cast<double>(blocks_per_second_);
+    state->counters["kept_up"] = blocks >= 0.99 * due ? 1 : 0;
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    std::mt19937_64 random(8);
+    KvEvent event;
+    while (!stop.stop_requested()) {
+      if (blocks_per_second_ > 0) {
+        std::this_thread::sleep_until(
+            start_ + std::chrono::nanoseconds(blocks_ * 1'000'000'000 / blocks_per_second_));
+      }
+      const auto& holding = workload_.holdings[random() % workload_.holdings.size()];
+      const uint32_t blocks = std::min<uint32_t>(64, holding.blocks - 1);
+      workload_.RemovedEvent(holding, blocks, &event);
+      index_->Apply(event);
+      workload_.StoredEvent(holding, holding.blocks - blocks, holding.blocks, &event);
+      index_->Apply(event);
+      blocks_ += 2 * uint64_t{blocks};
+    }
+  }
+
+  const Workload& workload_;
+  const uint64_t blocks_per_second_;
+  Tree* const index_;
+  std::chrono::steady_clock::time_point start_;
+  std::atomic<uint64_t> blocks_{0};
+  std::jthread thread_;
+};
+
+// Latency of single lookups while another thread applies events.
+void LookUpDuringEvents(benchmark::State& state, uint64_t blocks_per_second) {
   const Workload& workload = TheWorkload(state);
   Tree index;
   workload.StoreAll(false, 64, &index);
-  std::atomic<bool> stop{false};
-  std::atomic<uint64_t> events{0};
-  std::thread writer([&] {
-    std::mt19937_64 random(8);
-    KvEvent event;
-    while (!stop) {
-      const auto& holding = workload.holdings[random() % workload.holdings.size()];
-      const uint32_t blocks = std::min<uint32_t>(64, holding.blocks - 1);
-      workload.RemovedEvent(holding, blocks, &event);
-      index.Apply(event);
-      workload.StoredEvent(holding, holding.blocks - blocks, holding.blocks, &event);
-      index.Apply(event);
-      events += 2;
-    }
-  });
+  EventPump pump(workload, blocks_per_second, &index);
   std::mt19937_64 random(7);
   std::vector<OverlapMatch> matches;
   std::vector<double> micros;
-  const auto start = std::chrono::steady_clock::now();
+  pump.Start();
   for (auto _ : state) {
     const auto before = std::chrono::steady_clock::now();
     index.FindOverlap(QueryFor(workload, random() % workload.conversations.size()), &matches);
@@ -151,15 +187,16 @@ void BM_LookupWhileEventsPourIn(benchmark::State& state) {
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - before)
             .count());
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  stop = true;
-  writer.join();
+  pump.Stop(&state);
   std::sort(micros.begin(), micros.end());
   state.counters["p50_us"] = micros[micros.size() / 2];
   state.counters["p99_us"] = micros[micros.size() * 99 / 100];
   state.counters["p99.9_us"] = micros[micros.size() * 999 / 1000];
-  state.counters["event_blocks/s"] = static_cast<double>(events) * 64 / seconds;
+}
+
+void BM_LookupWhileEventsPourIn(benchmark::State& state) { LookUpDuringEvents(state, 0); }
+void BM_LookupAtEventRate(benchmark::State& state) {
+  LookUpDuringEvents(state, static_cast<uint64_t>(state.range(2)));
 }
 
 void Sizes(benchmark::internal::Benchmark* b) {
@@ -179,6 +216,11 @@ KVR_BENCH_ALL(BM_LookupInterleaved1, SharedNames, benchmark::kNanosecond);
 KVR_BENCH_ALL(BM_Churn, Sizes, benchmark::kMicrosecond);
 BENCHMARK(BM_LookupWhileEventsPourIn)
     ->Apply(SharedNames)
+    ->Unit(benchmark::kMicrosecond)
+    ->UseRealTime();
+// Blocks per second; kept_up says whether they were applied when they were due.
+BENCHMARK(BM_LookupAtEventRate)
+    ->ArgsProduct({{350, 3500}, {0}, {50'000, 200'000}})
     ->Unit(benchmark::kMicrosecond)
     ->UseRealTime();
 
