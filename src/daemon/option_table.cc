@@ -303,6 +303,10 @@ void AddGrpc(std::vector<Option>* table) {
   t.push_back(Whole("grpc-max-message-bytes", "KVROUTER_GRPC_MAX_MESSAGE_BYTES",
                     FIELD(grpc.max_message_bytes), 1024, kMaxBytes - 1,
                     "Largest gRPC message, in bytes."));
+  t.push_back(Whole("grpc-max-buffered-bytes", "KVROUTER_GRPC_MAX_BUFFERED_BYTES",
+                    FIELD(grpc.max_buffered_bytes), 1 << 20, uint64_t{1} << 40,
+                    "Of all gRPC messages under way together, in bytes; beyond it calls are ended. "
+                    "Two messages of the largest size always fit."));
   t.push_back(Whole("grpc-max-connection-age-ms", "KVROUTER_GRPC_MAX_CONNECTION_AGE_MS",
                     FIELD(grpc.max_connection_age), 0, kDayMs,
                     "Connections are closed gracefully at this age so that an L4 balancer "

@@ -5,6 +5,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <algorithm>
 #include <climits>
@@ -36,6 +37,15 @@ void ApplyConfig(const GrpcServerConfig& config, grpc::ServerBuilder* builder) {
       static_cast<int>(std::min<uint64_t>(config.max_message_bytes, INT_MAX));
   builder->SetMaxReceiveMessageSize(max_message_bytes);
   builder->SetMaxSendMessageSize(max_message_bytes);
+  // A compressed message is unpacked before its size is looked at: a few KiB could become GiB.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  // An uncompressed one is received before its size is looked at, and any number may be under way:
+  // only this bounds what they hold. Beyond it gRPC ends calls, those that hold most first.
+  grpc::ResourceQuota quota("kvrouter");
+  quota.Resize(std::max(config.max_buffered_bytes, 2 * config.max_message_bytes));
+  builder->SetResourceQuota(quota);
 
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                               ToMillisecondsOrNever(config.max_connection_age));

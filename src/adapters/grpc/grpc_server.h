@@ -18,6 +18,8 @@ namespace kvrouter {
 struct GrpcServerConfig {
   std::string listen = "127.0.0.1:0";  // HOST:PORT; port 0 = any
   uint64_t max_message_bytes = 64ull << 20;
+  // Of all messages that are being received or sent together; at least two of the largest fit.
+  uint64_t max_buffered_bytes = 1ull << 30;
   // 0 = off. Connections are closed gracefully at this age (gRPC adds 10 % jitter) so that an L4
   // balancer rebalances.
   std::chrono::milliseconds max_connection_age{0};
