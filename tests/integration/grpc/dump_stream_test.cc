@@ -48,6 +48,8 @@ class DumpStreamTest : public ::testing::Test {
     ASSERT_TRUE(server_.Start().ok());
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // Otherwise gRPC lets a connection that turns out to be fast buffer whole dumps on our side.
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     stub_ = v1::Router::NewStub(grpc::CreateCustomChannel(
         server_.Address(), grpc::InsecureChannelCredentials(), arguments));
   }
