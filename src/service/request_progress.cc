@@ -1,5 +1,6 @@
 #include "service/request_progress.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace kvrouter {
@@ -25,7 +26,12 @@ std::optional<std::chrono::nanoseconds> RequestProgress::OutputTokens(uint64_t o
   const bool crossed = BlocksWith(output_tokens) > BlocksWith(output_tokens_);
   output_tokens_ = output_tokens;
   if (!crossed || !first_token_at_ || output_tokens_ < 2) return std::nullopt;
-  return (now - *first_token_at_) / static_cast<int64_t>(output_tokens_ - 1);
+  // Never below 0: `now` may have been read before a first token that was noted sooner, and any
+  // number of tokens may be reported.
+  const auto elapsed = std::max(now - *first_token_at_, MonotonicTime(0));
+  const uint64_t intervals =
+      std::min<uint64_t>(output_tokens_ - 1, std::numeric_limits<int64_t>::max());
+  return elapsed / static_cast<int64_t>(intervals);
 }
 
 std::optional<std::chrono::nanoseconds> RequestProgress::OutputBlock(MonotonicTime now) {

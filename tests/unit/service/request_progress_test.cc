@@ -73,11 +73,18 @@ TEST(RequestProgressTest, CountingBlocksTellsTheTokensAtTheBoundaries) {
   }
 }
 
+// Reports of one request on two connections: each is timed before they queue for its record.
+TEST(RequestProgressTest, AReportThatWasOvertakenByTheFirstTokenTookNoTime) {
+  RequestProgress progress({.arrived_at = kArrival, .isl_tokens = 16, .block_size_tokens = 16});
+  progress.FirstToken(kArrival + seconds(2));
+  EXPECT_EQ(progress.OutputTokens(17, kArrival + seconds(1)), seconds(0));
+}
+
 TEST(RequestProgressTest, AnyReportedNumberIsHarmless) {
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   RequestProgress progress({.arrived_at = kArrival, .isl_tokens = kMost, .block_size_tokens = 16});
   progress.FirstToken(kArrival);
-  EXPECT_NE(progress.OutputTokens(kMost, kArrival + seconds(1)), std::nullopt);
+  EXPECT_EQ(progress.OutputTokens(kMost, kArrival + seconds(1)), seconds(0)) << "not below 0";
   EXPECT_EQ(progress.OutputBlock(kArrival + seconds(2)), std::nullopt);
   EXPECT_EQ(progress.output_tokens(), kMost);
 }
