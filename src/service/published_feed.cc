@@ -119,6 +119,8 @@ PublishedFeed::StreamPtr PublishedFeed::Tick() {
   feed_.OnTick(now, &events_);
   const bool quiet = events_.empty() && !feed_.ReplayWanted();
   if (!quiet) ApplyEvents(now);
+  // A replay that times out may change nothing but the state.
+  changed_ = changed_ || feed_.State() != reported_state_;
   Settle();
   Report(now, /*at_once=*/false);
   if (stream_ == nullptr) return nullptr;

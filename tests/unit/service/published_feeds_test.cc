@@ -196,6 +196,17 @@ TEST_F(PublishedFeedsTest, AnUnansweredReplayTimesOutAndThePublisherIsTold) {
   EXPECT_EQ(Overlap(b_), 4u);
 }
 
+TEST_F(PublishedFeedsTest, ATimeOutThatChangesNoBlockIsReportedToo) {
+  const auto stream = OpenWithReplay();
+  EXPECT_EQ(OnlyReport().state, FeedState::kRecovering);
+  clock_.Advance(seconds(6));
+  feeds_.Tick();
+  EXPECT_EQ(News(stream.get()).state, FeedState::kDegraded);
+  EXPECT_EQ(OnlyReport().state, FeedState::kDegraded) << "others are told what the publisher is";
+  EXPECT_FALSE(OnlyReport().detail.empty());
+  EXPECT_EQ(OnlyReport().counters.replays_failed, 1u);
+}
+
 TEST_F(PublishedFeedsTest, DuplicatesAreSkippedAndALowerSequenceIsARestart) {
   const auto stream = OpenWithoutReplay();
   stream->OnLive(AStore(0, a_, 1));
