@@ -35,6 +35,7 @@ PublishCall::PublishCall(const Env& env, grpc::CallbackServerContext* context)
 
 void PublishCall::OnReadDone(bool ok) {
   const absl::Status status = ok ? Handle(incoming_) : absl::OkStatus();
+  incoming_.Clear();  // or a large one would stay until the next one comes
   {
     MutexLock lock(mu_);
     reading_ = false;

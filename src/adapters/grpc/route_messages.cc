@@ -15,7 +15,7 @@ class RouteMessages::Pair final : public grpc::MessageHolder<v1::RouteRequest, v
   void Release() override { owner_->TakeBack(std::unique_ptr<Pair>(this)); }
 
   void Clear() {
-    request_.Clear();
+    request_ = v1::RouteRequest();  // cleared, it would keep the memory of texts and lists
     response_.Clear();
   }
 

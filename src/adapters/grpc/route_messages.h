@@ -13,8 +13,8 @@
 namespace kvrouter {
 
 // The messages of unary Route calls, kept from call to call: an answer lists its candidates, and
-// protobuf reuses the elements of a list when its message is cleared rather than made anew. Prompts
-// are not kept: their memory returns with the call.
+// protobuf reuses the elements of a list when its message is cleared rather than made anew. Nothing
+// of a request is kept: its memory returns with the call.
 //
 // Thread safety: thread-safe. Bound: kMaxKept pairs; what calls beyond them return is freed. An
 // answer is at most what kMaxDetailedCandidates and kMaxFilteredTargets let it be, some 30 KB.

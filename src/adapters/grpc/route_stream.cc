@@ -25,6 +25,7 @@ RouteStream* RouteStream::Start(RoutingService* routing,
 
 void RouteStream::OnReadDone(bool ok) {
   if (ok) Handle(incoming_);
+  incoming_.Clear();  // or a large one would stay until the next one comes
   {
     MutexLock lock(mu_);
     reading_ = false;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace kvrouter {
@@ -32,6 +33,24 @@ TEST(RouteMessagesTest, PromptsAreNotKept) {
   Holder* const holder = messages.AllocateMessages();
   const size_t empty_bytes = holder->request()->SpaceUsedLong();
   holder->request()->mutable_token_ids()->mutable_ids()->Resize(1 << 20, 7);
+  holder->Release();
+  EXPECT_EQ(messages.AllocateMessages(), holder);
+  EXPECT_EQ(holder->request()->SpaceUsedLong(), empty_bytes);
+  holder->Release();
+}
+
+// Fields and lists outside the prompt's own message: cleared, they would keep their memory.
+TEST(RouteMessagesTest, NothingElseOfALargeRequestIsKept) {
+  RouteMessages messages;
+  Holder* const holder = messages.AllocateMessages();
+  const size_t empty_bytes = holder->request()->SpaceUsedLong();
+  v1::RouteRequest* const request = holder->request();
+  request->set_request_id(std::string(1 << 20, 'r'));
+  for (int block = 0; block < 1000; ++block) {
+    request->add_block_items()->mutable_item_hashes()->Resize(100, 7);
+    request->add_excluded();
+  }
+  request->mutable_allowed_worker_ids()->mutable_worker_ids()->Resize(1 << 20, 7);
   holder->Release();
   EXPECT_EQ(messages.AllocateMessages(), holder);
   EXPECT_EQ(holder->request()->SpaceUsedLong(), empty_bytes);
