@@ -438,7 +438,7 @@ void EngineFeed::ForgetDamage() {
 
 std::optional<uint32_t> EngineFeed::ForeignBlockSize() const {
   for (const auto& [dp_rank, filter] : ranks_) {
-    if (filter.ForeignBlockSize() != 0) return filter.ForeignBlockSize();
+    if (filter.ForeignBlockSize()) return filter.ForeignBlockSize();
   }
   return std::nullopt;
 }

@@ -79,7 +79,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
     if (usable_blocks == 0) return std::nullopt;
   }
   if (event.group_idx && !main_group_) main_group_ = event.group_idx;
-  foreign_block_size_tokens_ = 0;
+  foreign_block_size_tokens_.reset();
 
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
   const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event);
@@ -188,8 +188,9 @@ std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawE
     // One short block may be the unfinished end of a sequence. An engine with smaller blocks shows
     // that by announcing several of them at once.
     const bool short_end = hashes.size() == 1 && event.tokens.count == event.block_size_tokens &&
+                           event.block_size_tokens > 0 &&
                            event.block_size_tokens < block_size_tokens_;
-    if (short_end && foreign_block_size_tokens_ == 0) return SkipReason::kPartialBlock;
+    if (short_end && !foreign_block_size_tokens_) return SkipReason::kPartialBlock;
     foreign_block_size_tokens_ = event.block_size_tokens;
     return SkipReason::kBlockSize;
   }

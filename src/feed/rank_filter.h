@@ -54,8 +54,9 @@ class RankFilter {
   // The rank holds nothing any more. Group kinds are of the model and stay.
   void OnCleared();
 
-  // Another block size than ours was seen and no block of ours since: 0 = no.
-  uint32_t ForeignBlockSize() const { return foreign_block_size_tokens_; }
+  // Another block size than ours was seen and no block of ours since. 0 is one, of a publisher that
+  // names none.
+  std::optional<uint32_t> ForeignBlockSize() const { return foreign_block_size_tokens_; }
 
  private:
   // Why the event is not for us at all, whatever blocks it names.
@@ -74,7 +75,7 @@ class RankFilter {
   absl::flat_hash_map<uint64_t, bool> group_is_full_attention_;
   HashMemory<SkipReason> skipped_blocks_;
   HashMemory<uint64_t> salts_;  // the salt's part of the block seed
-  uint32_t foreign_block_size_tokens_ = 0;
+  std::optional<uint32_t> foreign_block_size_tokens_;
 };
 
 // Case-insensitive; absent is the device. Nothing for a medium we do not know.

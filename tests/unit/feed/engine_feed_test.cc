@@ -910,6 +910,16 @@ TEST(EngineFeedTest, ForeignBlockSizeIsShown) {
   EXPECT_THAT(h.feed().Detail(), testing::HasSubstr("16"));
 }
 
+TEST(EngineFeedTest, ABlockSizeOfNoneIsShown) {
+  FeedHarness h(/*has_replay=*/false);
+  FakeEngine engine;
+  h.Connect();
+  h.Live(engine.Publish(
+      {ArrayStore({.hashes = {1, 2}, .parent = {}, .tokens = TokenRun(0, 32), .block_size = 0})}));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_THAT(h.feed().Detail(), testing::HasSubstr("block size is 0"));
+}
+
 TEST(EngineFeedTest, BadFramingIsCountedAndMovesNothing) {
   FeedHarness h(/*has_replay=*/false);
   FakeEngine engine;

@@ -270,7 +270,25 @@ TEST_F(RankFilterTest, ForeignBlockSizeIsSkippedAndShown) {
   EXPECT_EQ(Skipped(SkipReason::kBlockSize), 3u);
   EXPECT_EQ(filter_.ForeignBlockSize(), 528u);
   FeedEvents({ArrayStore({.hashes = {9}, .parent = {}, .tokens = Tokens(1, 4)})});
+  EXPECT_EQ(filter_.ForeignBlockSize(), std::nullopt);
+}
+
+// As of a publisher that leaves the field out.
+TEST_F(RankFilterTest, NoBlockSizeIsAForeignOneAndNoShortEnd) {
+  RawBatch batch;
+  batch.hashes = {5};
+  batch.local_hashes = {LocalBlockHash{50}};
+  RawEvent event;
+  event.kind = RawKind::kStored;
+  event.hashes.count = 1;
+  event.local_hashes.count = 1;
+  FeedCounters counters;
+  EXPECT_FALSE(filter_.Store(batch, event, &counters));
+  EXPECT_EQ(counters.skipped[static_cast<size_t>(SkipReason::kBlockSize)], 1u);
   EXPECT_EQ(filter_.ForeignBlockSize(), 0u);
+  event.block_size_tokens = 4;
+  EXPECT_TRUE(filter_.Store(batch, event, &counters));
+  EXPECT_EQ(filter_.ForeignBlockSize(), std::nullopt);
 }
 
 // Pitfall rows 25 and 26.
@@ -284,7 +302,7 @@ TEST_F(RankFilterTest, PartialBlockAndItsRemovalAreSwallowedAndItsPromotionIsSto
   ASSERT_EQ(stores_.size(), 1u);
   EXPECT_THAT(StoredHashes(0), ElementsAre(6));
   EXPECT_EQ(Skipped(SkipReason::kPartialBlock), 2u);
-  EXPECT_EQ(filter_.ForeignBlockSize(), 0u);
+  EXPECT_EQ(filter_.ForeignBlockSize(), std::nullopt);
 }
 
 TEST_F(RankFilterTest, RemovalKeepsWhatWasNotSwallowed) {
