@@ -29,15 +29,34 @@ uint64_t BlockSeed(const BlockIdentity& identity);
 void AppendLocalBlockHashes(std::span<const TokenId> tokens, uint32_t block_size_tokens,
                             uint64_t block_seed, std::vector<LocalBlockHash>* out);
 
-// How tokens become blocks where the usual way is not enough.
+// How the blocks of one model are cut and named: the same for all workers of a partition, since
+// blocks named in two ways never match.
+struct BlockNaming {
+  uint32_t block_size_tokens = 0;
+  // Engines whose drafter looks a token ahead: a block is its tokens and the next one, so the last
+  // token of a prompt completes no block.
+  bool is_eagle = false;
+  // The token that stands for images in what the engine announces. Set: a block with items is
+  // named by its tokens alone, pad values in place of the runs of this token
+  // (ReplacePlaceholders). Absent: the items' hashes follow the tokens.
+  std::optional<TokenId> image_token_id = {};
+
+  friend bool operator==(const BlockNaming&, const BlockNaming&) = default;
+};
+
+// How many blocks of a prompt have a name: floor(n / block size), EAGLE floor((n - 1) / block size).
+// 0 tokens per block: none.
+uint64_t FullBlocks(uint64_t tokens, const BlockNaming& naming);
+
+// A prompt's, or an event's, way to its block hashes.
 struct BlockHashing {
   uint32_t block_size_tokens = 0;
   uint64_t block_seed = 0;
-  // Engines whose drafter looks a token ahead: a block is its tokens and the next one, so the last
-  // token of a prompt completes no block: floor((n - 1) / block size) blocks.
   bool is_eagle = false;
-  // The items that touch each block, in any order, repetitions counting; may end early. Their
-  // hashes follow the block's tokens, ascending. None: as if the block had no entry.
+  std::optional<TokenId> image_token_id = {};
+  // The items that touch each block; may end early. Their hashes follow the block's tokens,
+  // ascending, repetitions counting. With an image token they are named in the order in which the
+  // block shows them. None: as if the block had no entry.
   std::span<const std::vector<MultimodalHash>> multimodal = {};
 };
 void AppendLocalBlockHashes(std::span<const TokenId> tokens, const BlockHashing& how,

@@ -24,15 +24,15 @@ namespace kvrouter {
 // The prompt as token ids. Borrowed: must live until Submit returns.
 struct TokenPrompt {
   std::span<const TokenId> token_ids;
-  // The images and other items that touch each block (block_hash.h), each once per block; may end
-  // early. At most one entry per block, the trailing partial one included. The token ids of an item
-  // are the ones the engine puts in its place.
+  // The images and other items that touch each block (block_hash.h), as often as the engine names
+  // them there and in that order; may end early. Items behind the trailing partial block are an
+  // error. The token ids of an item are the ones the engine puts in its place.
   std::span<const std::vector<MultimodalHash>> multimodal = {};
 };
 
 // The prompt as hashes the caller computed (block_hash.h). Borrowed like TokenPrompt.
-// REQUIRES: equal lengths (or empty sequence hashes, then they are chained here), and
-// isl_tokens >= hashes * block size.
+// REQUIRES: equal lengths (or empty sequence hashes, then they are chained here), as many as
+// isl_tokens has full blocks (FullBlocks).
 struct HashPrompt {
   std::span<const LocalBlockHash> local_hashes;
   std::span<const SequenceHash> sequence_hashes;
@@ -68,7 +68,10 @@ struct RouteRequest {
   std::variant<TokenPrompt, HashPrompt> prompt;
   std::string lora_name;   // empty = base model
   std::string cache_salt;  // empty = shared cache namespace
-  bool book = true;        // false: advice, nothing is booked or counted
+  // What the caller takes the partition's engines for. Absent: whatever they are. Another value
+  // than theirs is an error, since the blocks would have names that no worker knows.
+  std::optional<bool> is_eagle;
+  bool book = true;  // false: advice, nothing is booked or counted
   ConfigOverride overrides;
   std::optional<std::vector<WorkerId>> allowed_workers;  // absent = all; empty = nobody
   std::vector<TargetSelector> excluded;  // e.g. targets that already failed this request
@@ -247,6 +250,8 @@ struct RouteDecision {
   uint64_t isl_blocks =
       0;  // ceil(isl_tokens / block size): the denominator of Dynamo's hit metrics
   uint64_t full_blocks = 0;  // floor: what can be cached at all
+  bool is_eagle = false;     // how the blocks were named, with block_size_tokens: BlockNaming
+  std::optional<TokenId> image_token_id;
 
   // The overlap on the chosen target.
   double effective_overlap_blocks = 0;  // keeps its fraction

@@ -30,6 +30,7 @@ enum class ErrorReason : uint8_t {
   kShuttingDown,
   kLimitReached,  // one of our bounded containers is full; the message names it
   kFeedConflict,  // the rank's events come from elsewhere, or from a later stream
+  kBlockNamingConflict,  // the partition's engines name blocks otherwise (EAGLE, image token)
 };
 
 // Letters-only name as it appears on wires and in labels, e.g. "all_overloaded".

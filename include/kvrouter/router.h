@@ -49,6 +49,8 @@ struct PartitionSnapshot {
   std::string model_name;
   std::string routing_group;
   uint32_t block_size_tokens = 0;
+  bool is_eagle = false;
+  std::optional<TokenId> image_token_id;
   uint64_t index_unique_blocks = 0;  // distinct block positions in the tree
   uint64_t index_holder_blocks = 0;  // (target, block) pairs
   uint64_t index_bytes = 0;          // estimate of the memory the index holds
@@ -176,9 +178,11 @@ class Router {
 
   // Adds a worker, or replaces what is known of it. Keeps index and load when the incarnation is
   // unchanged; a new incarnation starts empty and voids the bookings of the old one. A change of
-  // partition is a removal and an addition. Errors: kInvalidRequest; kBlockSizeConflict
-  // (FAILED_PRECONDITION) when the partition has another block size and this worker is not its only
-  // one (the old record stays); kIncarnationConflict for an older incarnation; kLimitReached.
+  // partition is a removal and an addition. Errors: kInvalidRequest; kBlockSizeConflict or
+  // kBlockNamingConflict (FAILED_PRECONDITION) when the partition has another block size, or other
+  // values of is_eagle and image_token_id, and this worker is not its only one (the old record
+  // stays; as the only one it changes the partition's, and its blocks are dropped);
+  // kIncarnationConflict for an older incarnation; kLimitReached.
   absl::Status UpsertWorker(const WorkerSpec& spec);
 
   // Forgets the worker: its blocks (memory returns), its load and its bookings. False if unknown.

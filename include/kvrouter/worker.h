@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,13 +38,25 @@ struct WorkerSpec {
   uint32_t dp_start_rank = 0;
   uint32_t dp_size = 1;  // 1..kMaxDpSize
   WorkerRole role = WorkerRole::kAggregated;
-  bool draining = false;                      // no new picks; bookings stay
-  uint64_t total_kv_blocks = 0;               // per rank; 0 = unknown
-  uint64_t max_num_batched_tokens = 0;        // 0 = unknown
+  bool draining = false;                // no new picks; bookings stay
+  uint64_t total_kv_blocks = 0;         // per rank; 0 = unknown
+  uint64_t max_num_batched_tokens = 0;  // 0 = unknown
+  // How the engine names its blocks besides their size (BlockNaming); equal for all workers of a
+  // partition, too.
+  bool is_eagle = false;
+  std::optional<TokenId> image_token_id = std::nullopt;
   std::map<uint32_t, EventEndpoints> events;  // by dp_rank
 
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };
+
+// Whether what one record's engine says of its blocks holds for the other's: same life, same
+// partition, same names.
+inline bool SameBlocks(const WorkerSpec& a, const WorkerSpec& b) {
+  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
+         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens &&
+         a.is_eagle == b.is_eagle && a.image_token_id == b.image_token_id;
+}
 
 inline constexpr uint32_t kMaxDpSize = 1024;
 

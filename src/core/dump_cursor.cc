@@ -7,7 +7,7 @@ namespace kvrouter {
 
 DumpCursor::Impl::Impl(std::shared_ptr<const Partition> partition)
     : partition_(std::move(partition)),
-      block_size_tokens_(partition_->block_size_tokens()),
+      naming_(partition_->naming()),
       targets_(partition_->scheduler().Loads().loads) {
   counts_.complete = false;
 }
@@ -18,8 +18,8 @@ bool DumpCursor::Impl::Next(std::vector<KvEvent>* events) {
     if (!dump_) dump_.emplace(load.target);
     const uint64_t blocks_before = dump_->blocks();
     const bool more = partition_->index().StepDump(&*dump_, &step_);
-    if (partition_->block_size_tokens() != block_size_tokens_) {
-      // The blocks we spoke of are gone, and what the step read may be of the new size.
+    if (partition_->naming() != naming_) {
+      // The blocks we spoke of are gone, and what the step read may have the new names.
       next_target_ = targets_.size();
       counts_.complete = true;
       return false;

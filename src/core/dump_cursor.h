@@ -24,14 +24,14 @@ class DumpCursor::Impl {
   // As DumpCursor.
   bool Next(std::vector<KvEvent>* events);
   const DumpCounts& counts() const { return counts_; }
-  uint32_t block_size_tokens() const { return block_size_tokens_; }
+  uint32_t block_size_tokens() const { return naming_.block_size_tokens; }
 
  private:
   void Append(const TargetLoad& load, std::vector<KvEvent>* events);
   void FinishTarget();
 
   const std::shared_ptr<const Partition> partition_;
-  const uint32_t block_size_tokens_;
+  const BlockNaming naming_;
   const std::vector<TargetLoad> targets_;
   size_t next_target_ = 0;  // the one at hand, or the one to begin
   std::optional<TargetDump> dump_;

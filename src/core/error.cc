@@ -11,13 +11,13 @@ namespace {
 // Payload key inside absl::Status; the value is one byte, the reason.
 constexpr char kPayloadUrl[] = "kvrouter/error_reason";
 
-constexpr std::array<std::string_view, 18> kNames = {
+constexpr std::array<std::string_view, 19> kNames = {
     "unspecified",       "invalid_request",      "too_large",        "no_workers",
     "all_overloaded",    "pinned_overloaded",    "pinned_not_allowed", "pinned_unavailable",
     "queue_limit",       "unknown_partition",    "unknown_request",  "duplicate_request",
     "unknown_worker",    "block_size_conflict",  "incarnation_conflict", "shutting_down",
-    "limit_reached",     "feed_conflict"};
-static_assert(kNames.size() == static_cast<size_t>(ErrorReason::kFeedConflict) + 1);
+    "limit_reached",     "feed_conflict",        "block_naming_conflict"};
+static_assert(kNames.size() == static_cast<size_t>(ErrorReason::kBlockNamingConflict) + 1);
 
 }  // namespace
 

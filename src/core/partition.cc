@@ -7,12 +7,43 @@
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
 
 bool HasRank(const WorkerSpec& spec, uint32_t dp_rank) {
   return dp_rank >= spec.dp_start_rank && dp_rank - spec.dp_start_rank < spec.dp_size;
+}
+
+BlockNaming NamingOf(const WorkerSpec& spec) {
+  return {.block_size_tokens = spec.block_size_tokens,
+          .is_eagle = spec.is_eagle,
+          .image_token_id = spec.image_token_id};
+}
+
+// The word: image token 32 bits, whether there is one, EAGLE, block size 30 bits.
+constexpr int kImageTokenShift = 32;
+constexpr uint64_t kHasImageToken = uint64_t{1} << 31;
+constexpr uint64_t kIsEagle = uint64_t{1} << 30;
+static_assert(kMaxBlockSizeTokens < kIsEagle);
+
+uint64_t Packed(const BlockNaming& naming) {
+  return uint64_t{naming.image_token_id.value_or(0)} << kImageTokenShift |
+         (naming.image_token_id ? kHasImageToken : 0) | (naming.is_eagle ? kIsEagle : 0) |
+         naming.block_size_tokens;
+}
+
+BlockNaming Unpacked(uint64_t word) {
+  BlockNaming naming{.block_size_tokens = static_cast<uint32_t>(word & (kIsEagle - 1)),
+                     .is_eagle = (word & kIsEagle) != 0};
+  if ((word & kHasImageToken) != 0)
+    naming.image_token_id = static_cast<TokenId>(word >> kImageTokenShift);
+  return naming;
+}
+
+std::string ImageTokenText(const BlockNaming& naming) {
+  return naming.image_token_id ? fmt::to_string(*naming.image_token_id) : "none";
 }
 
 Scheduler::Options SchedulerOptions(const Partition::Identity& identity,
@@ -71,30 +102,43 @@ absl::Status Partition::CheckIncarnation(const WorkerSpec& spec) const {
                   static_cast<uint64_t>(spec.incarnation)));
 }
 
-absl::Status Partition::CheckBlockSize(const WorkerSpec& spec) const {
+BlockNaming Partition::naming() const { return Unpacked(naming_.load(std::memory_order_relaxed)); }
+
+absl::Status Partition::CheckNaming(const WorkerSpec& spec) const {
   const size_t others = WorkerCount() - (FindMember(spec.id).spec ? 1 : 0);
-  if (others == 0 || spec.block_size_tokens == block_size_tokens()) return absl::OkStatus();
+  const BlockNaming ours = naming();
+  const BlockNaming theirs = NamingOf(spec);
+  if (others == 0 || theirs == ours) return absl::OkStatus();
+  if (theirs.block_size_tokens == ours.block_size_tokens) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, ErrorReason::kBlockNamingConflict,
+        fmt::format("model {} routing group {} has is_eagle {} and image_token_id {} ({} other "
+                    "workers), worker {} has {} and {}",
+                    identity_.model_name, identity_.routing_group, ours.is_eagle,
+                    ImageTokenText(ours), others, static_cast<uint64_t>(spec.id), theirs.is_eagle,
+                    ImageTokenText(theirs)));
+  }
   return MakeError(
       absl::StatusCode::kFailedPrecondition, ErrorReason::kBlockSizeConflict,
       fmt::format("model {} routing group {} has block size {} ({} other workers), worker {} has "
                   "block size {}",
-                  identity_.model_name, identity_.routing_group, block_size_tokens(), others,
+                  identity_.model_name, identity_.routing_group, ours.block_size_tokens, others,
                   static_cast<uint64_t>(spec.id), spec.block_size_tokens));
 }
 
 absl::Status Partition::PutWorker(const WorkerSpec& spec) {
   KVR_RETURN_IF_ERROR(CheckIncarnation(spec));
-  KVR_RETURN_IF_ERROR(CheckBlockSize(spec));
+  KVR_RETURN_IF_ERROR(CheckNaming(spec));
   Member known = FindMember(spec.id);
   if (known.spec && known.spec->incarnation != spec.incarnation) {
     RemoveWorker(spec.id);
     known = {};
   }
-  if (known.spec && known.spec->block_size_tokens != spec.block_size_tokens) {
-    known.gate->Close();  // blocks of the old size must not slip in while they are dropped
+  if (known.spec && NamingOf(*known.spec) != NamingOf(spec)) {
+    known.gate->Close();  // blocks of the old names must not slip in while they are dropped
     DropBlocks(*known.spec);
   }
-  block_size_tokens_.store(spec.block_size_tokens, std::memory_order_relaxed);
+  naming_.store(Packed(NamingOf(spec)), std::memory_order_relaxed);
 
   const auto record = std::make_shared<const WorkerSpec>(spec);
   scheduler_.SetWorker(record);
@@ -144,9 +188,12 @@ PartitionSnapshot Partition::Snapshot() const {
   Scheduler::LoadSnapshot load = scheduler_.Loads();
   for (TargetLoad& target : load.loads) target.index_blocks = index_.HolderBlocks(target.target);
   const BlockIndexStats stats = index_.Stats();
+  const BlockNaming naming = this->naming();
   return {.model_name = identity_.model_name,
           .routing_group = identity_.routing_group,
-          .block_size_tokens = block_size_tokens(),
+          .block_size_tokens = naming.block_size_tokens,
+          .is_eagle = naming.is_eagle,
+          .image_token_id = naming.image_token_id,
           .index_unique_blocks = stats.unique_blocks,
           .index_holder_blocks = stats.holder_blocks,
           .index_bytes = stats.bytes,

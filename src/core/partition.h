@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "core/index/block_index.h"
 #include "core/schedule/scheduler.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "kvrouter/worker.h"
@@ -46,8 +47,8 @@ class Partition {
   const std::string& model_name() const { return identity_.model_name; }
   const std::string& routing_group() const { return identity_.routing_group; }
   uint32_t number() const { return identity_.number; }
-  // Of the workers it has, or last had. 0 before the first.
-  uint32_t block_size_tokens() const { return block_size_tokens_.load(std::memory_order_relaxed); }
+  // Of the workers it has, or last had. No block size before the first.
+  BlockNaming naming() const;
 
   const BlockIndex& index() const { return index_; }
   Scheduler& scheduler() { return scheduler_; }
@@ -57,8 +58,8 @@ class Partition {
 
   // kIncarnationConflict if the worker lives here as a newer incarnation.
   absl::Status CheckIncarnation(const WorkerSpec& spec) const;
-  // kBlockSizeConflict if other workers here have another block size.
-  absl::Status CheckBlockSize(const WorkerSpec& spec) const;
+  // kBlockSizeConflict or kBlockNamingConflict if other workers here name their blocks otherwise.
+  absl::Status CheckNaming(const WorkerSpec& spec) const;
 
   // Adds the worker or replaces what is known of it, as Router::UpsertWorker says. On error nothing
   // has changed.
@@ -108,7 +109,8 @@ class Partition {
   void DropBlocksOfVanishedRanks(const WorkerSpec& before, const WorkerSpec& after);
 
   const Identity identity_;
-  std::atomic<uint32_t> block_size_tokens_{0};
+  // A BlockNaming in one word, so that a look-up never sees half of a change.
+  std::atomic<uint64_t> naming_{0};
   BlockIndex index_;
   Scheduler scheduler_;
   mutable Mutex members_mu_;

@@ -11,6 +11,7 @@
 #include "core/schedule/booking_id.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
@@ -27,7 +28,10 @@ absl::Status ValidateSpec(const WorkerSpec& spec) {
   if (spec.incarnation == Incarnation{0}) return Invalid("incarnation must be > 0, got 0");
   if (spec.model_name.empty()) return Invalid("model_name must not be empty");
   if (spec.routing_group.empty()) return Invalid("routing_group must not be empty");
-  if (spec.block_size_tokens == 0) return Invalid("block_size_tokens must be > 0, got 0");
+  if (spec.block_size_tokens == 0 || spec.block_size_tokens > kMaxBlockSizeTokens) {
+    return Invalid(fmt::format("block_size_tokens must be 1..{}, got {}", kMaxBlockSizeTokens,
+                               spec.block_size_tokens));
+  }
   if (spec.dp_size < 1 || spec.dp_size > kMaxDpSize) {
     return Invalid(fmt::format("dp_size must be in 1..{}, got {}", kMaxDpSize, spec.dp_size));
   }
@@ -82,7 +86,7 @@ absl::Status PartitionDirectory::UpsertWorker(const WorkerSpec& spec) {
   }
   if (old_home) KVR_RETURN_IF_ERROR(old_home->CheckIncarnation(spec));
   KVR_ASSIGN_OR_RETURN(const auto home, FindOrCreate(spec, next.get()));
-  KVR_RETURN_IF_ERROR(home->CheckBlockSize(spec));  // before the old record is touched
+  KVR_RETURN_IF_ERROR(home->CheckNaming(spec));  // before the old record is touched
   if (old_home && old_home != home) old_home->RemoveWorker(spec.id);
   KVR_RETURN_IF_ERROR(home->PutWorker(spec));
   next->by_worker[spec.id] = home;

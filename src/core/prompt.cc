@@ -16,19 +16,27 @@ absl::Status Invalid(std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
 }
 
-absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt,
-                                                uint32_t block_size_tokens, PromptBuffers* buffers,
-                                                PhaseTimer* timer) {
+IdentifiedPrompt Unidentified(uint64_t isl_tokens, const BlockNaming& naming) {
+  return {.local_hashes = {},
+          .sequence_hashes = {},
+          .isl_tokens = isl_tokens,
+          .block_size_tokens = naming.block_size_tokens,
+          .is_eagle = naming.is_eagle,
+          .image_token_id = naming.image_token_id};
+}
+
+absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt, const BlockNaming& naming,
+                                                PromptBuffers* buffers, PhaseTimer* timer) {
   const uint64_t hashes = prompt.local_hashes.size();
-  if (prompt.isl_tokens / block_size_tokens != hashes) {
-    return Invalid(fmt::format("isl_tokens {} has {} full blocks of {} tokens, got {} block hashes",
-                               prompt.isl_tokens, prompt.isl_tokens / block_size_tokens,
-                               block_size_tokens, hashes));
+  const uint64_t full_blocks = FullBlocks(prompt.isl_tokens, naming);
+  if (full_blocks != hashes) {
+    return Invalid(fmt::format(
+        "isl_tokens {} has {} full blocks of {} tokens{}, got {} block hashes", prompt.isl_tokens,
+        full_blocks, naming.block_size_tokens, naming.is_eagle ? " and one ahead" : "", hashes));
   }
-  IdentifiedPrompt identified{.local_hashes = prompt.local_hashes,
-                              .sequence_hashes = prompt.sequence_hashes,
-                              .isl_tokens = prompt.isl_tokens,
-                              .block_size_tokens = block_size_tokens};
+  IdentifiedPrompt identified = Unidentified(prompt.isl_tokens, naming);
+  identified.local_hashes = prompt.local_hashes;
+  identified.sequence_hashes = prompt.sequence_hashes;
   if (prompt.sequence_hashes.empty()) {
     AppendSequenceHashes(prompt.local_hashes, &buffers->sequence_hashes);
     identified.sequence_hashes = buffers->sequence_hashes;
@@ -40,41 +48,56 @@ absl::StatusOr<IdentifiedPrompt> IdentifyHashes(const HashPrompt& prompt,
   return identified;
 }
 
-}  // namespace
-
-absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
-                                                uint32_t block_size_tokens, PromptBuffers* buffers,
+absl::StatusOr<IdentifiedPrompt> IdentifyTokens(const TokenPrompt& prompt, uint64_t block_seed,
+                                                const BlockNaming& naming, PromptBuffers* buffers,
                                                 PhaseTimer* timer) {
-  buffers->local_hashes.clear();
-  buffers->sequence_hashes.clear();
-  if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) {
-    return IdentifyHashes(*hashes, block_size_tokens, buffers, timer);
+  const auto& [tokens, multimodal] = prompt;
+  const uint64_t blocks = tokens.size() / naming.block_size_tokens +
+                          (tokens.size() % naming.block_size_tokens == 0 ? 0 : 1);
+  for (uint64_t i = blocks; i < multimodal.size(); ++i) {
+    if (multimodal[i].empty()) continue;
+    return Invalid(fmt::format("multimodal items for block {}, the prompt has {} of {} tokens", i,
+                               blocks, naming.block_size_tokens));
   }
-  const auto& [tokens, multimodal] = std::get<TokenPrompt>(request.prompt);
-  const uint64_t blocks = (tokens.size() + block_size_tokens - 1) / block_size_tokens;
-  if (multimodal.size() > blocks) {
-    return Invalid(fmt::format("multimodal items for {} blocks, the prompt has {} of {} tokens",
-                               multimodal.size(), blocks, block_size_tokens));
-  }
-  const uint64_t seed =
-      BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt});
-  if (multimodal.empty()) {
-    AppendLocalBlockHashes(tokens, block_size_tokens, seed, &buffers->local_hashes);
+  if (multimodal.empty() && !naming.is_eagle) {
+    AppendLocalBlockHashes(tokens, naming.block_size_tokens, block_seed, &buffers->local_hashes);
   } else {
     AppendLocalBlockHashes(tokens,
-                           {.block_size_tokens = block_size_tokens,
-                            .block_seed = seed,
-                            .is_eagle = false,
+                           {.block_size_tokens = naming.block_size_tokens,
+                            .block_seed = block_seed,
+                            .is_eagle = naming.is_eagle,
+                            .image_token_id = naming.image_token_id,
                             .multimodal = multimodal},
                            &buffers->local_hashes);
   }
   timer->End(DecisionPhase::kBlockHashing);
   AppendSequenceHashes(buffers->local_hashes, &buffers->sequence_hashes);
   timer->End(DecisionPhase::kSequenceHashing);
-  return IdentifiedPrompt{.local_hashes = buffers->local_hashes,
-                          .sequence_hashes = buffers->sequence_hashes,
-                          .isl_tokens = tokens.size(),
-                          .block_size_tokens = block_size_tokens};
+  IdentifiedPrompt identified = Unidentified(tokens.size(), naming);
+  identified.local_hashes = buffers->local_hashes;
+  identified.sequence_hashes = buffers->sequence_hashes;
+  return identified;
+}
+
+}  // namespace
+
+absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
+                                                const BlockNaming& naming, PromptBuffers* buffers,
+                                                PhaseTimer* timer) {
+  buffers->local_hashes.clear();
+  buffers->sequence_hashes.clear();
+  if (request.is_eagle && *request.is_eagle != naming.is_eagle) {
+    return Invalid(fmt::format("is_eagle is {}, the workers of model {} in routing group {} are {}",
+                               *request.is_eagle, request.model_name, request.routing_group,
+                               naming.is_eagle ? "EAGLE engines" : "no EAGLE engines"));
+  }
+  if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) {
+    return IdentifyHashes(*hashes, naming, buffers, timer);
+  }
+  return IdentifyTokens(
+      std::get<TokenPrompt>(request.prompt),
+      BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt}), naming,
+      buffers, timer);
 }
 
 absl::Status ValidateRequest(const RouteRequest& request) {

@@ -2,12 +2,14 @@
 #define KVROUTER_CORE_PROMPT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/phase_timer.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/types.h"
 
@@ -19,6 +21,8 @@ struct IdentifiedPrompt {
   std::span<const SequenceHash> sequence_hashes;  // same length
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 1;
+  bool is_eagle = false;
+  std::optional<TokenId> image_token_id = {};
 };
 
 // Reused by a thread from request to request.
@@ -29,9 +33,10 @@ struct PromptBuffers {
 
 // The request's blocks: hashed from its tokens, or as the caller hashed them. Tells `timer` of the
 // hashing it did. Errors: kInvalidRequest when the caller's hashes do not fit together or not to
-// isl_tokens. REQUIRES: block_size_tokens > 0.
+// isl_tokens, when it names items behind the prompt's end, or takes the partition for another kind
+// (is_eagle). REQUIRES: naming.block_size_tokens > 0.
 absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
-                                                uint32_t block_size_tokens, PromptBuffers* buffers,
+                                                const BlockNaming& naming, PromptBuffers* buffers,
                                                 PhaseTimer* timer);
 
 // What can be checked of a request without knowing its partition: overrides and expected output.

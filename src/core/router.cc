@@ -88,6 +88,8 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   decision.booked = placement.booking != kNoBooking;
   decision.isl_tokens = prompt.isl_tokens;
   decision.block_size_tokens = prompt.block_size_tokens;
+  decision.is_eagle = prompt.is_eagle;
+  decision.image_token_id = prompt.image_token_id;
   decision.isl_blocks = full_blocks + (has_partial_block ? 1 : 0);
   decision.full_blocks = full_blocks;
   decision.effective_overlap_blocks = chosen.effective_overlap_blocks;
@@ -177,9 +179,8 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   ScratchLease scratch;
 
   // identify
-  KVR_ASSIGN_OR_RETURN(
-      const IdentifiedPrompt prompt,
-      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &timer));
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->naming(), &scratch->prompt, &timer));
   // overlap
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
   timer.End(DecisionPhase::kFindMatches);
@@ -214,9 +215,8 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   KVR_RETURN_IF_ERROR(ValidateRequest(route));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(route));
   ScratchLease scratch;
-  KVR_ASSIGN_OR_RETURN(
-      const IdentifiedPrompt prompt,
-      IdentifyPrompt(route, partition->block_size_tokens(), &scratch->prompt, &timer));
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(route, partition->naming(), &scratch->prompt, &timer));
   KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
                        StatedOverlapBlocks(request, prompt));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
@@ -314,9 +314,8 @@ absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteReques
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
   PhaseTimer untimed(nullptr);  // looking only
-  KVR_ASSIGN_OR_RETURN(
-      const IdentifiedPrompt prompt,
-      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &untimed));
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
   std::vector<TargetOverlap> overlaps;
   for (const OverlapMatch& match : scratch->overlaps) {
@@ -331,9 +330,8 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
   PhaseTimer untimed(nullptr);  // looking only
-  KVR_ASSIGN_OR_RETURN(
-      const IdentifiedPrompt prompt,
-      IdentifyPrompt(request, partition->block_size_tokens(), &scratch->prompt, &untimed));
+  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
+                       IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
   return partition->scheduler().PotentialLoads(
       {.weights = ResolveWeights(impl_->config.scheduler, request.overrides),

@@ -75,6 +75,8 @@ absl::StatusOr<v1::WorkerSpec> ToMessage(const RegisterOptions& options) {
   worker.set_model_name(options.model_name);
   worker.set_routing_group(options.routing_group);
   worker.set_dp_size(options.dp_size);
+  worker.set_is_eagle(options.is_eagle);
+  if (options.image_token_id) worker.set_image_token_id(*options.image_token_id);
   for (uint32_t rank = 0; rank < options.events.size(); ++rank) {
     v1::EventEndpoints& endpoints = (*worker.mutable_events())[rank];
     endpoints.set_live(options.events[rank]);

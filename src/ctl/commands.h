@@ -38,6 +38,8 @@ struct RegisterOptions {
   std::string model_name;
   std::string routing_group;
   uint32_t dp_size = 1;
+  bool is_eagle = false;
+  std::optional<uint32_t> image_token_id;
   std::vector<std::string> events;  // by rank, from 0
   std::vector<std::string> replay;  // of the same rank as events
 };

@@ -65,6 +65,9 @@ void DeclareWorkerCommands(CLI::App* app, Options* options) {
   add->add_option("--model", r.model_name, "model name (default: default)");
   add->add_option("--group", r.routing_group, "routing group (default: default)");
   add->add_option("--dp-size", r.dp_size, "data-parallel ranks, from 0")->capture_default_str();
+  add->add_flag("--eagle", r.is_eagle, "its events name tokens in pairs (SGLang with EAGLE)");
+  add->add_option("--image-token-id", r.image_token_id,
+                  "token that stands for images in its events, if callers send pad values");
   add->add_option("--events", r.events, "ZMQ PUB endpoint of a rank; once per rank, from 0");
   add->add_option("--replay", r.replay, "ZMQ replay endpoint of a rank, likewise");
   add->callback([options] {

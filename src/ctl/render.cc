@@ -110,20 +110,23 @@ Json WorkerJson(const v1::Worker& worker) {
   }
   Json feeds = Json::array();
   for (const v1::FeedStatus& feed : worker.feeds()) feeds.push_back(FeedJson(feed));
-  return {{"worker_id", spec.worker_id()},
-          {"incarnation", spec.incarnation()},
-          {"model_name", spec.model_name()},
-          {"routing_group", spec.routing_group()},
-          {"address", spec.address()},
-          {"block_size_tokens", spec.block_size_tokens()},
-          {"dp_start_rank", spec.dp_start_rank()},
-          {"dp_size", spec.dp_size()},
-          {"role", RoleText(spec.role())},
-          {"draining", worker.draining()},
-          {"total_kv_blocks", spec.total_kv_blocks()},
-          {"max_num_batched_tokens", spec.max_num_batched_tokens()},
-          {"events", std::move(events)},
-          {"feeds", std::move(feeds)}};
+  Json json = {{"worker_id", spec.worker_id()},
+               {"incarnation", spec.incarnation()},
+               {"model_name", spec.model_name()},
+               {"routing_group", spec.routing_group()},
+               {"address", spec.address()},
+               {"block_size_tokens", spec.block_size_tokens()},
+               {"dp_start_rank", spec.dp_start_rank()},
+               {"dp_size", spec.dp_size()},
+               {"role", RoleText(spec.role())},
+               {"draining", worker.draining()},
+               {"total_kv_blocks", spec.total_kv_blocks()},
+               {"max_num_batched_tokens", spec.max_num_batched_tokens()},
+               {"is_eagle", spec.is_eagle()},
+               {"events", std::move(events)},
+               {"feeds", std::move(feeds)}};
+  if (spec.has_image_token_id()) json["image_token_id"] = spec.image_token_id();
+  return json;
 }
 
 Json LoadJson(const v1::TargetLoad& load) {

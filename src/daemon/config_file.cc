@@ -53,6 +53,13 @@ absl::StatusOr<std::string> ParseText(const YAML::Node& node, std::string_view k
   return node.Scalar();
 }
 
+absl::StatusOr<bool> ParseFlag(const YAML::Node& node, std::string_view key, const Place& place) {
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  if (text == "true") return true;
+  if (text == "false") return false;
+  return place.Error(fmt::format("{}: bad value '{}': want true or false", key, text));
+}
+
 absl::StatusOr<WorkerRole> ParseRole(const YAML::Node& node, const Place& place) {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   if (text == "aggregated") return WorkerRole::kAggregated;
@@ -116,6 +123,8 @@ const std::vector<std::string>& WorkerKeys() {
                                                                "role",
                                                                "total_kv_blocks",
                                                                "max_num_batched_tokens",
+                                                               "is_eagle",
+                                                               "image_token_id",
                                                                "kv_events_endpoint",
                                                                "kv_events_endpoints",
                                                                "replay_endpoint",
@@ -165,6 +174,12 @@ absl::StatusOr<WorkerSpec> ParseWorker(const YAML::Node& node, const std::string
   KVR_RETURN_IF_ERROR(whole("dp_size", kMaxU32, &spec.dp_size));
   KVR_RETURN_IF_ERROR(whole("total_kv_blocks", kMaxU64, &spec.total_kv_blocks));
   KVR_RETURN_IF_ERROR(whole("max_num_batched_tokens", kMaxU64, &spec.max_num_batched_tokens));
+  if (node["image_token_id"])
+    KVR_RETURN_IF_ERROR(whole("image_token_id", kMaxU32, &spec.image_token_id.emplace()));
+  if (node["is_eagle"]) {
+    KVR_ASSIGN_OR_RETURN(spec.is_eagle, ParseFlag(node["is_eagle"], "is_eagle",
+                                                  Place{file, LineOf(node["is_eagle"])}));
+  }
   KVR_RETURN_IF_ERROR(text("address", &spec.address));
   KVR_RETURN_IF_ERROR(text("model_name", &spec.model_name));
   KVR_RETURN_IF_ERROR(text("routing_group", &spec.routing_group));
@@ -304,6 +319,8 @@ std::string WorkersYaml(const std::vector<WorkerSpec>& workers) {
                        kRoles[static_cast<size_t>(spec.role)]);
     out += fmt::format("    total_kv_blocks: {}\n    max_num_batched_tokens: {}\n",
                        spec.total_kv_blocks, spec.max_num_batched_tokens);
+    out += fmt::format("    is_eagle: {}\n", spec.is_eagle);
+    if (spec.image_token_id) out += fmt::format("    image_token_id: {}\n", *spec.image_token_id);
     for (const EndpointKeys& keys : kEndpointKeys) {
       std::string entries;
       for (const auto& [rank, endpoints] : spec.events) {

@@ -381,7 +381,8 @@ void EngineFeed::ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out) {
 
 void EngineFeed::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch,
                             const RawEvent& event, std::vector<KvEvent>* out) {
-  RankFilter& filter = ranks_.try_emplace(dp_rank, config_.block_size_tokens).first->second;
+  const BlockNaming naming{config_.block_size_tokens, config_.is_eagle, config_.image_token_id};
+  RankFilter& filter = ranks_.try_emplace(dp_rank, naming).first->second;
   switch (event.kind) {
     case RawKind::kStored:
       if (auto stored = filter.Store(batch, event, &counters_)) {
@@ -436,11 +437,18 @@ void EngineFeed::ForgetDamage() {
   repair_at_.reset();
 }
 
-std::optional<uint32_t> EngineFeed::ForeignBlockSize() const {
+std::string EngineFeed::ForeignNaming() const {
   for (const auto& [dp_rank, filter] : ranks_) {
-    if (filter.ForeignBlockSize()) return filter.ForeignBlockSize();
+    if (filter.ForeignBlockSize()) {
+      return fmt::format("the engine's block size is {}, the partition's {}",
+                         *filter.ForeignBlockSize(), config_.block_size_tokens);
+    }
+    if (filter.ForeignTokenForm()) {
+      return "the engine sends single tokens, the worker is registered as EAGLE (is_eagle), which "
+             "sends pairs";
+    }
   }
-  return std::nullopt;
+  return "";
 }
 
 FeedState EngineFeed::State() const {
@@ -453,11 +461,7 @@ std::string EngineFeed::Detail() const {
   if (!connected_) return ever_connected_ ? "connection lost" : "";
   if (!damage_.empty()) return damage_;
   if (tail_unconfirmed_) return "a replay ended without its end marker";
-  if (const auto tokens = ForeignBlockSize()) {
-    return fmt::format("the engine's block size is {}, the partition's {}", *tokens,
-                       config_.block_size_tokens);
-  }
-  return "";
+  return ForeignNaming();
 }
 
 }  // namespace kvrouter

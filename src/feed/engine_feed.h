@@ -29,6 +29,8 @@ struct EngineFeedConfig {
   uint32_t dp_start_rank = 0;
   uint32_t dp_size = 1;            // > 0
   uint32_t block_size_tokens = 0;  // > 0
+  bool is_eagle = false;           // how blocks are named besides: BlockNaming
+  std::optional<TokenId> image_token_id = std::nullopt;
   // kSet for engines that announce a block again without holding another copy of it.
   StoreCounting counting = StoreCounting::kCounted;
   bool has_replay = false;
@@ -164,7 +166,8 @@ class EngineFeed {
             std::vector<KvEvent>* out);
   bool RepairUseful() const;
   void ForgetDamage();
-  std::optional<uint32_t> ForeignBlockSize() const;
+  // The engine names its blocks in a way that is not the partition's. Empty: it does not.
+  std::string ForeignNaming() const;
 
   const EngineFeedConfig config_;
   FeedCursor cursor_;

@@ -70,6 +70,7 @@ EventResult DecodeMapEvent(MsgpackCursor* cursor, RawBatch* batch, RawEvent* eve
 bool DecodeEvent(MsgpackCursor* cursor, RawBatch* batch) {
   const size_t hashes_before = batch->hashes.size();
   const size_t tokens_before = batch->tokens.size();
+  const size_t items_before = batch->items.size();
   MsgpackCursor attempt = *cursor;
   RawEvent event;
   EventResult result = EventResult::kMalformed;
@@ -85,6 +86,7 @@ bool DecodeEvent(MsgpackCursor* cursor, RawBatch* batch) {
   }
   batch->hashes.resize(hashes_before);
   batch->tokens.resize(tokens_before);
+  batch->items.resize(items_before);
   if (!cursor->Skip()) return false;
   if (result == EventResult::kMalformed) CountSkip(SkipReason::kBadEvent, &batch->skipped);
   if (result == EventResult::kUnknownTag) CountSkip(SkipReason::kUnknownTag, &batch->skipped);
@@ -156,6 +158,7 @@ void Reset(RawBatch* batch) {
   batch->events.clear();
   batch->hashes.clear();
   batch->tokens.clear();
+  batch->items.clear();
   batch->skipped.fill(0);
 }
 

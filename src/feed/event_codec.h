@@ -33,20 +33,28 @@ struct RawEvent {
   RawKind kind = RawKind::kCleared;
   Slice hashes;                    // into RawBatch::hashes
   std::optional<uint64_t> parent;  // stored only; 0 is a real parent
-  Slice tokens;  // into RawBatch::tokens; EAGLE pairs are flattened to their first element
-  // False: an item was neither a 32-bit token nor a pair (then `tokens` is empty).
+  Slice tokens;                    // into RawBatch::tokens
+  // Sent as pairs (t_j, t_j+1), as EAGLE engines of SGLang do: n pairs are n + 1 tokens here. Or, in
+  // other forms than msgpack, with the token behind the last block.
+  bool tokens_in_pairs = false;
+  // False: an item was neither a 32-bit token nor a pair, or pairs and tokens were mixed, or a pair
+  // did not continue the one before (then `tokens` is empty).
   bool tokens_readable = true;
   // Into RawBatch::local_hashes: content by hash instead of `tokens`; adapter, salt and items are
   // mixed in.
   Slice local_hashes;
   uint32_t block_size_tokens = 0;
+
+  // How many token positions the event covers.
+  uint32_t Positions() const { return tokens.count - (tokens_in_pairs ? 1 : 0); }
+
   std::string_view medium;
   std::string_view lora_name;
   bool has_lora_number = false;  // a positive lora_id, meaningful only inside the engine's process
   std::string_view cache_salt;
   Slice items;  // into RawBatch::items: images and the like whose identity is known
   // Index of the first block that has content besides its tokens and `items` (prompt embeddings,
-  // items without a clear name); absent = none.
+  // texts that may be a salt or an item); absent = none.
   std::optional<uint32_t> first_unknown_block;
   std::optional<uint64_t> group_idx;
   std::string_view spec_kind;
@@ -74,7 +82,8 @@ struct RawBatch {
   std::span<const uint64_t> Hashes(const RawEvent& event) const {
     return std::span(hashes).subspan(event.hashes.begin, event.hashes.count);
   }
-  // Ascending block; an item is listed once per block.
+  // Ascending block, within a block in the engine's order; an item that lies in a block twice is
+  // listed twice.
   std::span<const BlockItem> Items(const RawEvent& event) const {
     return std::span(items).subspan(event.items.begin, event.items.count);
   }

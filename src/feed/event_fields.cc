@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "kvrouter/block_hash.h"
 
@@ -13,8 +14,8 @@ using Type = MsgpackCursor::Type;
 // Dynamo's front ends mark a salt like this, since a bare extra key could also be an adapter.
 constexpr std::string_view kSaltPrefix = "dynamo-cache-salt:";
 
-// More is no prompt; comparing each with each would be a way to keep us busy.
-constexpr size_t kMaxItemsPerBlock = 256;
+// More is no prompt.
+constexpr uint32_t kMaxItemsPerBlock = 256;
 
 // Integers of either sign keep their 64-bit pattern. A digest is its last 8 bytes, big-endian:
 // engines that send integers send exactly those bits.
@@ -40,29 +41,53 @@ bool ReadToken(MsgpackCursor* cursor, TokenId* token) {
   return true;
 }
 
-// (t_j, t_j+1) -> t_j.
-bool ReadBigram(MsgpackCursor* cursor, TokenId* token) {
+// (t_j, t_j+1).
+bool ReadPair(MsgpackCursor* cursor, TokenId* first, TokenId* second) {
   MsgpackCursor attempt = *cursor;
-  TokenId second = 0;
   uint32_t items = 0;
   if (!attempt.ReadArray(&items) || items != 2) return false;
-  if (!ReadToken(&attempt, token) || !ReadToken(&attempt, &second)) return false;
+  if (!ReadToken(&attempt, first) || !ReadToken(&attempt, second)) return false;
   *cursor = attempt;
   return true;
 }
 
+// Reads items of one form after another; a form that does not fit the ones before is refused.
+class TokenReader {
+ public:
+  explicit TokenReader(std::vector<TokenId>* out) : out_(out), begin_(out->size()) {}
+
+  // False: the item under the cursor, which stays there, is none that could follow.
+  bool Read(MsgpackCursor* cursor) {
+    TokenId first = 0;
+    if (ReadToken(cursor, &first)) {
+      out_->push_back(first);
+      return !in_pairs_;
+    }
+    TokenId second = 0;
+    if (!ReadPair(cursor, &first, &second)) return false;
+    if (out_->size() == begin_) {
+      in_pairs_ = true;
+      out_->push_back(first);
+    }
+    const bool follows = in_pairs_ && out_->back() == first;
+    out_->push_back(second);
+    return follows;
+  }
+
+  bool in_pairs() const { return in_pairs_; }
+
+ private:
+  std::vector<TokenId>* const out_;
+  const size_t begin_;
+  bool in_pairs_ = false;
+};
+
 // A digest of an image or other item; a cache salt of that very shape is taken for one, as upstream
-// does.
+// does: too low a credit, never a false one.
 bool IsHexDigest(std::string_view text) {
   return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
          });
-}
-
-bool IsNilOrEmpty(MsgpackCursor cursor) {
-  uint32_t count = 0;
-  if (cursor.ReadNil()) return true;
-  return (cursor.ReadArray(&count) || cursor.ReadMap(&count)) && count == 0;
 }
 
 }  // namespace
@@ -94,7 +119,7 @@ bool EventFields::ReadStoredPosition(uint32_t position, MsgpackCursor* cursor) {
     case 7:
       return ReadLoraSlot(cursor);
     case 8:
-      return ReadExtraKeysLater(cursor);
+      return ReadLater(&extra_keys_, cursor);
     default:
       return ReadTailItem(cursor);
   }
@@ -113,10 +138,10 @@ bool EventFields::ReadNamed(std::string_view key, MsgpackCursor* cursor) {
     if (key == "block_size") return ReadBlockSize(cursor);
     if (key == "lora_id") return ReadLoraNumber(cursor);
     if (key == "lora_name") return ReadText(cursor, &event_->lora_name);
-    if (key == "extra_keys") return ReadExtraKeysLater(cursor);
+    if (key == "extra_keys") return ReadLater(&extra_keys_, cursor);
     if (key == "cache_salt") return ReadText(cursor, &event_->cache_salt);
     if (key == "metadata") return ReadMetadata(cursor);
-    if (key == "mm_keys" || key == "block_mm_infos") return ReadMultimodalInfos(cursor);
+    if (key == "mm_keys" || key == "block_mm_infos") return ReadLater(&items_, cursor);
   }
   return cursor->Skip();
 }
@@ -125,6 +150,8 @@ bool EventFields::Finish() {
   if (kind_ == RawKind::kCleared) return true;
   if (!has_hashes_) return false;
   SettleTail();
+  event_->items.begin = static_cast<uint32_t>(batch_->items.size());
+  if (items_) SettleItems();
   if (extra_keys_) SettleExtraKeys();
   return true;
 }
@@ -153,19 +180,20 @@ bool EventFields::ReadParent(MsgpackCursor* cursor) {
 bool EventFields::ReadTokens(MsgpackCursor* cursor) {
   uint32_t count = 0;
   if (cursor->ReadNil()) return true;
+  const MsgpackCursor list = *cursor;
   if (event_->tokens.count != 0 || !cursor->ReadArray(&count)) return false;
   const size_t begin = batch_->tokens.size();
-  for (uint32_t i = 0; i < count; ++i) {
-    TokenId token = 0;
-    if (ReadToken(cursor, &token) || ReadBigram(cursor, &token)) {
-      batch_->tokens.push_back(token);
-    } else if (cursor->Skip()) {
-      event_->tokens_readable = false;
-    } else {
-      return false;
-    }
+  TokenReader reader(&batch_->tokens);
+  uint32_t read = 0;
+  while (read < count && reader.Read(cursor)) ++read;
+  if (read < count) {
+    event_->tokens_readable = false;
+    batch_->tokens.resize(begin);
+    // The refused item may be under the cursor or behind it: begin anew at the list.
+    *cursor = list;
+    return cursor->Skip();
   }
-  if (!event_->tokens_readable) batch_->tokens.resize(begin);
+  event_->tokens_in_pairs = reader.in_pairs();
   event_->tokens = {static_cast<uint32_t>(begin),
                     static_cast<uint32_t>(batch_->tokens.size() - begin)};
   return true;
@@ -229,21 +257,11 @@ bool EventFields::ReadMetadata(MsgpackCursor* cursor) {
   return true;
 }
 
-bool EventFields::ReadExtraKeysLater(MsgpackCursor* cursor) {
-  extra_keys_ = *cursor;
+// nil is as absent.
+bool EventFields::ReadLater(std::optional<MsgpackCursor>* kept, MsgpackCursor* cursor) {
+  if (cursor->ReadNil()) return true;
+  *kept = *cursor;
   return cursor->Skip();
-}
-
-// One entry per block; anything in an entry means that tokens alone do not tell the block's
-// content.
-bool EventFields::ReadMultimodalInfos(MsgpackCursor* cursor) {
-  uint32_t count = 0;
-  if (!cursor->ReadArray(&count)) return cursor->Skip();
-  for (uint32_t block = 0; block < count; ++block) {
-    if (!IsNilOrEmpty(*cursor)) MarkUnknown(block);
-    if (!cursor->Skip()) return false;
-  }
-  return true;
 }
 
 bool EventFields::ReadTailItem(MsgpackCursor* cursor) {
@@ -277,16 +295,67 @@ void EventFields::SettleTail() {
     TailItem& item = tail_[i];
     if (item.type == Type::kInt && !event_->group_idx) event_->group_idx = item.number;
     if (item.type == Type::kString && event_->spec_kind.empty()) event_->spec_kind = item.text;
-    if (item.type == Type::kArray && kind_ == RawKind::kStored) ReadMultimodalInfos(&item.value);
+    if (item.type == Type::kArray && kind_ == RawKind::kStored && !items_) items_ = item.value;
   }
 }
 
-// One entry per block: adapter name, multimodal items, salt (first block of a sequence only),
-// digest of embeddings. The bytes were stepped over once already, so nothing can end early here.
+// The bytes of what was kept were stepped over once already, so nothing can end early in the
+// functions below. An entry of a form that is not ours has content that tokens do not tell.
+void EventFields::SettleItems() {
+  uint32_t count = 0;
+  if (!items_->ReadArray(&count)) return MarkUnknown(0);
+  for (uint32_t block = 0; block < count; ++block) SettleItemEntry(block, &*items_);
+}
+
+void EventFields::SettleItemEntry(uint32_t block, MsgpackCursor* cursor) {
+  MsgpackCursor entry = *cursor;
+  cursor->Skip();
+  if (entry.ReadNil()) return;
+  uint32_t pairs = 0;
+  if (entry.ReadMap(&pairs)) {  // {"mm_objects": [object, …]}
+    std::string_view key;
+    bool found = false;
+    for (uint32_t i = 0; i < pairs && !found; ++i) {
+      found = entry.ReadString(&key) ? key == "mm_objects" : !entry.Skip();
+      if (!found) entry.Skip();
+    }
+    if (!found && pairs > 0) return MarkUnknown(block);
+    if (!found || entry.ReadNil()) return;
+  }
+  uint32_t objects = 0;
+  if (!entry.ReadArray(&objects)) return MarkUnknown(block);
+  for (uint32_t i = 0; i < objects; ++i) {
+    if (!ReadItemObject(block, &entry)) return MarkUnknown(block);
+  }
+}
+
+// {"mm_hash": N, …} or {"hash": NAME, …}.
+bool EventFields::ReadItemObject(uint32_t block, MsgpackCursor* cursor) {
+  uint32_t pairs = 0;
+  if (!cursor->ReadMap(&pairs)) return false;
+  std::optional<MultimodalHash> hash;
+  for (uint32_t i = 0; i < pairs; ++i) {
+    std::string_view key, name;
+    MsgpackCursor::Int number;
+    const bool named = cursor->ReadString(&key);
+    if (!named && !cursor->Skip()) return false;
+    if (named && key == "mm_hash" && cursor->ReadInt(&number)) {
+      hash = MultimodalHash{number.bits};
+    } else if (named && key == "hash" && cursor->ReadString(&name)) {
+      hash = MultimodalHashOf(name);
+    } else if (!cursor->Skip()) {
+      return false;
+    }
+  }
+  if (hash) AddItem(block, *hash);
+  return hash.has_value();
+}
+
+// One entry per block: adapter name, items, salt (first block of a sequence only), digest of
+// embeddings.
 void EventFields::SettleExtraKeys() {
   uint32_t count = 0;
   if (!extra_keys_->ReadArray(&count)) return;
-  event_->items.begin = static_cast<uint32_t>(batch_->items.size());
   for (uint32_t block = 0; block < count; ++block) SettleExtraKeyEntry(block, &*extra_keys_);
 }
 
@@ -298,7 +367,7 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
   for (uint32_t i = 0; i < items; ++i) {
     std::string_view text;
     if (cursor->ReadNil()) continue;
-    if (ReadItem(block, cursor)) continue;
+    if (ReadNamedItem(block, cursor)) continue;
     if (!cursor->ReadString(&text)) {  // embedding digest, or something newer
       MarkUnknown(block);
       if (!cursor->Skip()) return;
@@ -306,9 +375,11 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
       adapter_seen = true;
     } else if (text.starts_with(kSaltPrefix)) {
       if (event_->cache_salt.empty()) event_->cache_salt = text.substr(kSaltPrefix.size());
-    } else if (!bare.empty() || block != 0 || event_->parent || IsHexDigest(text)) {
-      // Older engines sent items without their offset: too like other keys to build on.
-      MarkUnknown(block);
+    } else if (IsHexDigest(text)) {  // older engines sent items without their offset
+      if (!items_) AddItem(block, *MultimodalHashOf(text));
+    } else if (!bare.empty() || block != 0 || event_->parent) {
+      MarkUnknown(
+          block);  // an older engine's item of another name? too like other keys to build on
     } else {
       bare = text;
     }
@@ -316,8 +387,8 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
   if (!bare.empty() && event_->cache_salt.empty()) event_->cache_salt = bare;
 }
 
-// (name, offset). The offset says where in the block the item lies, which its tokens say already.
-bool EventFields::ReadItem(uint32_t block, MsgpackCursor* cursor) {
+// (name, offset).
+bool EventFields::ReadNamedItem(uint32_t block, MsgpackCursor* cursor) {
   MsgpackCursor attempt = *cursor;
   uint32_t count = 0;
   std::string_view name;
@@ -326,20 +397,19 @@ bool EventFields::ReadItem(uint32_t block, MsgpackCursor* cursor) {
   const std::optional<MultimodalHash> hash = MultimodalHashOf(name);
   if (!hash || !attempt.ReadInt(&offset)) return false;
   *cursor = attempt;
-  const BlockItem item{.block = block, .hash = *hash};
-  const auto known = batch_->Items(*event_);
-  // Only this block's, at the end. Blocks have few items; a message that says otherwise is cut.
-  size_t of_block = 0;
-  for (auto other = known.rbegin(); other != known.rend() && other->block == block; ++other) {
-    if (*other == item) return true;
-    if (++of_block == kMaxItemsPerBlock) {
-      MarkUnknown(block);
-      return true;
-    }
-  }
-  batch_->items.push_back(item);
-  ++event_->items.count;
+  if (!items_) AddItem(block, *hash);
   return true;
+}
+
+void EventFields::AddItem(uint32_t block, MultimodalHash hash) {
+  const bool same_block = event_->items.count > 0 && batch_->items.back().block == block;
+  items_of_block_ = same_block ? items_of_block_ + 1 : 1;
+  if (items_of_block_ > kMaxItemsPerBlock) {
+    --items_of_block_;
+    return MarkUnknown(block);
+  }
+  batch_->items.push_back({.block = block, .hash = hash});
+  ++event_->items.count;
 }
 
 void EventFields::MarkUnknown(uint32_t block) {

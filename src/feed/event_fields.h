@@ -21,7 +21,13 @@ namespace kvrouter {
 //   kind, sliding window, locality, ownership (or source_kind)
 // The tail is taken by position when it has at least four items of matching types. Else by type, as
 // shorter tails came in several orders: first number = group_idx, first text = spec kind, a list =
-// multimodal infos.
+// block_mm_infos.
+//
+// Items (images and the like) by block, of a hash or a name (MultimodalHashOf):
+//   block_mm_infos  [{"mm_objects": [{"mm_hash": N, …}, …]} | nil, …]          Dynamo's own
+//   mm_keys         [[{"type": "mm_key", "hash": NAME, …}, …] | nil, …]        TensorRT-LLM
+//   extra_keys      [[(NAME, offset), …] | nil, …]; bare NAMEs of 64 digits    vLLM
+// Offsets say where in a block an item lies, which its tokens say already.
 //
 // Thread-compatible. Unknown names and surplus positions are stepped over. A Read… that returns
 // false means that the event is malformed, or that bytes end.
@@ -56,14 +62,17 @@ class EventFields {
   bool ReadText(MsgpackCursor* cursor, std::string_view* out);
   bool ReadLoraSlot(MsgpackCursor* cursor);
   bool ReadMetadata(MsgpackCursor* cursor);
-  bool ReadExtraKeysLater(MsgpackCursor* cursor);
-  bool ReadMultimodalInfos(MsgpackCursor* cursor);
+  bool ReadLater(std::optional<MsgpackCursor>* kept, MsgpackCursor* cursor);
   bool ReadTailItem(MsgpackCursor* cursor);
 
   void SettleTail();
+  void SettleItems();
+  void SettleItemEntry(uint32_t block, MsgpackCursor* cursor);
+  bool ReadItemObject(uint32_t block, MsgpackCursor* cursor);
   void SettleExtraKeys();
   void SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor);
-  bool ReadItem(uint32_t block, MsgpackCursor* cursor);
+  bool ReadNamedItem(uint32_t block, MsgpackCursor* cursor);
+  void AddItem(uint32_t block, MultimodalHash hash);
   void MarkUnknown(uint32_t block);
 
   const std::optional<RawKind> kind_;
@@ -71,6 +80,9 @@ class EventFields {
   RawEvent* const event_;
   bool has_hashes_ = false;
   std::optional<MsgpackCursor> extra_keys_;  // kept until lora_name is known
+  // block_mm_infos or mm_keys. Sent, they are what names items; extra_keys then do not.
+  std::optional<MsgpackCursor> items_;
+  uint32_t items_of_block_ = 0;  // of the last block that has any
   std::array<TailItem, kMaxTailItems> tail_;
   size_t tail_items_ = 0;
 };

@@ -58,6 +58,8 @@ std::string_view SkipReasonName(SkipReason reason) {
       return "unknown_lora";
     case SkipReason::kDisconnected:
       return "disconnected";
+    case SkipReason::kTokenForm:
+      return "token_form";
     case SkipReason::kStaleEvent:
       return "stale_event";
     case SkipReason::kOldPublisher:

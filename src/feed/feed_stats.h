@@ -33,13 +33,14 @@ enum class SkipReason : uint8_t {
   kBlockSize,         // block size differs from the partition's
   kPartialBlock,      // short page or partial block, and its later removal
   kMultimodal,        // multimodal content whose identity is not known
-  kNonIntegerTokens,  // token items that are neither integers nor pairs
+  kNonIntegerTokens,  // token items that are neither integers nor pairs that follow on each other
   kRankOutOfRange,    // batch rank outside the worker's ranks
   kDuplicateBatch,    // already applied: equal sequence and timestamp, or already replayed
   kOversized,         // a length over the decoder's limits
   kRemoteLocality,    // block lies elsewhere than at the publisher
   kUnknownLora,       // adapter known only by its per-process number, which names nothing outside
   kDisconnected,      // left over from a connection that broke: its successor's replay brings it
+  kTokenForm,         // single tokens where an EAGLE engine sends pairs: the one ahead is unknown
   // Dynamo's event plane.
   kStaleEvent,     // its id was passed already
   kOldPublisher,   // another publisher of the rank has taken over since
@@ -48,7 +49,7 @@ enum class SkipReason : uint8_t {
   kUnknownWorker,  // of no registered worker and rank
   kOtherSource,    // of a rank whose engine we hear on a socket of its own
 };
-inline constexpr int kSkipReasonCount = 25;
+inline constexpr int kSkipReasonCount = 26;
 std::string_view SkipReasonName(SkipReason reason);
 
 // Indexed by SkipReason.

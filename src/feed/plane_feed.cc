@@ -12,12 +12,6 @@ bool HasOwnSocket(const WorkerSpec& spec, uint32_t dp_rank) {
   return endpoints != spec.events.end() && !endpoints->second.live.empty();
 }
 
-// Everything a rank's feed is built from. A change means other blocks or other names for them.
-bool SameBasis(const WorkerSpec& a, const WorkerSpec& b) {
-  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
-         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens;
-}
-
 void Merge(const ActiveLoad& more, ActiveLoad* load) {
   load->target = more.target;
   if (more.active_decode_blocks) load->active_decode_blocks = more.active_decode_blocks;
@@ -29,7 +23,7 @@ void Merge(const ActiveLoad& more, ActiveLoad* load) {
 
 void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEvent>* out) {
   const auto known = workers_.find(spec.id);
-  if (known != workers_.end() && (reset || !SameBasis(known->second.spec, spec)))
+  if (known != workers_.end() && (reset || !SameBlocks(known->second.spec, spec)))
     RemoveWorker(spec.id, out);
   Worker& worker = workers_[spec.id];
   worker.spec = spec;

@@ -80,6 +80,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   }
   if (event.group_idx && !main_group_) main_group_ = event.group_idx;
   foreign_block_size_tokens_.reset();
+  foreign_token_form_ = false;
 
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
   const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event);
@@ -101,23 +102,22 @@ std::vector<LocalBlockHash> RankFilter::ContentOf(const RawBatch& batch, const R
     const auto given = batch.LocalHashes(event).first(usable_blocks);
     return {given.begin(), given.end()};
   }
-  const auto tokens = batch.Tokens(event).first(usable_blocks * block_size_tokens_);
-  const uint64_t seed = BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part;
-  std::vector<LocalBlockHash> local;
-  if (event.items.count == 0) {
-    AppendLocalBlockHashes(tokens, block_size_tokens_, seed, &local);
-    return local;
-  }
-  std::vector<std::vector<MultimodalHash>> multimodal(usable_blocks);
+  const size_t ahead = naming_.is_eagle ? 1 : 0;
+  const auto tokens = batch.Tokens(event).first(usable_blocks * naming_.block_size_tokens + ahead);
+  std::vector<std::vector<MultimodalHash>> multimodal;
+  if (event.items.count > 0) multimodal.resize(usable_blocks);
   for (const BlockItem& item : batch.Items(event)) {
     if (item.block < usable_blocks) multimodal[item.block].push_back(item.hash);
   }
-  AppendLocalBlockHashes(tokens,
-                         {.block_size_tokens = block_size_tokens_,
-                          .block_seed = seed,
-                          .is_eagle = false,
-                          .multimodal = multimodal},
-                         &local);
+  std::vector<LocalBlockHash> local;
+  AppendLocalBlockHashes(
+      tokens,
+      {.block_size_tokens = naming_.block_size_tokens,
+       .block_seed = BlockSeed({.lora_name = event.lora_name, .cache_salt = {}}) + salt_part,
+       .is_eagle = naming_.is_eagle,
+       .image_token_id = naming_.image_token_id,
+       .multimodal = multimodal},
+      &local);
   return local;
 }
 
@@ -184,20 +184,24 @@ bool RankFilter::IsMainGroup(const RawEvent& event) {
 std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawEvent& event) {
   if (!event.tokens_readable) return SkipReason::kNonIntegerTokens;
   const std::span<const uint64_t> hashes = batch.Hashes(event);
-  if (event.block_size_tokens != block_size_tokens_) {
+  const uint32_t ours = naming_.block_size_tokens;
+  if (event.block_size_tokens != ours) {
     // One short block may be the unfinished end of a sequence. An engine with smaller blocks shows
     // that by announcing several of them at once.
-    const bool short_end = hashes.size() == 1 && event.tokens.count == event.block_size_tokens &&
-                           event.block_size_tokens > 0 &&
-                           event.block_size_tokens < block_size_tokens_;
+    const bool short_end = hashes.size() == 1 && event.Positions() == event.block_size_tokens &&
+                           event.block_size_tokens > 0 && event.block_size_tokens < ours;
     if (short_end && !foreign_block_size_tokens_) return SkipReason::kPartialBlock;
     foreign_block_size_tokens_ = event.block_size_tokens;
     return SkipReason::kBlockSize;
   }
-  if (event.local_hashes.count > 0
-          ? event.local_hashes.count != event.hashes.count
-          : event.tokens.count != uint64_t{event.hashes.count} * block_size_tokens_) {
+  const bool hashed = event.local_hashes.count > 0;
+  if (hashed ? event.local_hashes.count != event.hashes.count
+             : event.Positions() != uint64_t{event.hashes.count} * ours) {
     return SkipReason::kLengthMismatch;
+  }
+  if (naming_.is_eagle && !hashed && !event.tokens_in_pairs) {
+    foreign_token_form_ = true;
+    return SkipReason::kTokenForm;
   }
   if (event.has_lora_number && event.lora_name.empty()) return SkipReason::kUnknownLora;
   if (event.parent && !skipped_blocks_.Empty()) return skipped_blocks_.Find(*event.parent);

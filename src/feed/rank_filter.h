@@ -11,6 +11,7 @@
 #include "feed/event_codec.h"
 #include "feed/feed_stats.h"
 #include "feed/hash_memory.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/events.h"
 #include "kvrouter/types.h"
 
@@ -33,17 +34,19 @@ namespace kvrouter {
 // Salt: engines name the salt with the first block of a sequence only; the blocks that continue it
 // inherit it here.
 //
+// EAGLE: an engine that is one sends its tokens in pairs, which tell the token ahead of each block.
+// Pairs from an engine that is not registered as one are taken by their first tokens, so that
+// ordinary prompts match: all but the token ahead is compared.
+//
 // Thread-compatible. Memory is bounded by kMaxRememberedHashes per kind of note.
 class RankFilter {
  public:
   static constexpr size_t kMaxRememberedHashes = 1u << 18;
   static constexpr size_t kMaxGroups = 64;
 
-  // REQUIRES: block_size_tokens > 0.
-  explicit RankFilter(uint32_t block_size_tokens)
-      : block_size_tokens_(block_size_tokens),
-        skipped_blocks_(kMaxRememberedHashes),
-        salts_(kMaxRememberedHashes) {}
+  // REQUIRES: naming.block_size_tokens > 0.
+  explicit RankFilter(const BlockNaming& naming)
+      : naming_(naming), skipped_blocks_(kMaxRememberedHashes), salts_(kMaxRememberedHashes) {}
 
   // What is left of the event for the index; nothing if all of it was skipped. Reasons go to
   // *counters.
@@ -57,6 +60,8 @@ class RankFilter {
   // Another block size than ours was seen and no block of ours since. 0 is one, of a publisher that
   // names none.
   std::optional<uint32_t> ForeignBlockSize() const { return foreign_block_size_tokens_; }
+  // Ours are EAGLE engines, and single tokens came and no usable block since.
+  bool ForeignTokenForm() const { return foreign_token_form_; }
 
  private:
   // Why the event is not for us at all, whatever blocks it names.
@@ -70,12 +75,13 @@ class RankFilter {
   uint64_t SaltPart(const RawEvent& event) const;
   void RememberSalt(std::span<const uint64_t> hashes, uint64_t salt_part, FeedCounters* counters);
 
-  const uint32_t block_size_tokens_;
+  BlockNaming naming_;
   std::optional<uint64_t> main_group_;
   absl::flat_hash_map<uint64_t, bool> group_is_full_attention_;
   HashMemory<SkipReason> skipped_blocks_;
   HashMemory<uint64_t> salts_;  // the salt's part of the block seed
   std::optional<uint32_t> foreign_block_size_tokens_;
+  bool foreign_token_form_ = false;
 };
 
 // Case-insensitive; absent is the device. Nothing for a medium we do not know.

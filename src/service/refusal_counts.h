@@ -11,7 +11,8 @@
 
 namespace kvrouter {
 
-inline constexpr size_t kErrorReasonCount = static_cast<size_t>(ErrorReason::kFeedConflict) + 1;
+inline constexpr size_t kErrorReasonCount =
+    static_cast<size_t>(ErrorReason::kBlockNamingConflict) + 1;
 
 // How many calls were answered with an error, by its reason. Thread-safe.
 class RefusalCounts {

@@ -32,6 +32,8 @@ void Apply(const WorkerPatch& patch, WorkerSpec* spec) {
   Assign(patch.draining, &spec->draining);
   Assign(patch.total_kv_blocks, &spec->total_kv_blocks);
   Assign(patch.max_num_batched_tokens, &spec->max_num_batched_tokens);
+  Assign(patch.is_eagle, &spec->is_eagle);
+  if (patch.image_token_id) spec->image_token_id = patch.image_token_id;
   Assign(patch.events, &spec->events);
 }
 

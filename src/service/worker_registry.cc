@@ -83,9 +83,7 @@ void Assign(const std::optional<T>& from, T* to) {
 }  // namespace
 
 bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
-  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
-         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens &&
-         a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
+  return SameBlocks(a, b) && a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
 }
 
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
@@ -162,6 +160,8 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPa
   Assign(patch.draining, &spec.draining);
   Assign(patch.total_kv_blocks, &spec.total_kv_blocks);
   Assign(patch.max_num_batched_tokens, &spec.max_num_batched_tokens);
+  Assign(patch.is_eagle, &spec.is_eagle);
+  if (patch.image_token_id) spec.image_token_id = patch.image_token_id;
   Assign(patch.events, &spec.events);
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
   return StoreLocked(std::move(spec));

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "kvrouter/limits.h"
 #include "kvrouter/router.h"
 #include "kvrouter/worker.h"
 #include "service/refusal_counts.h"
@@ -37,6 +38,8 @@ struct WorkerPatch {
   std::optional<bool> draining;
   std::optional<uint64_t> total_kv_blocks;
   std::optional<uint64_t> max_num_batched_tokens;
+  std::optional<bool> is_eagle;
+  std::optional<TokenId> image_token_id;  // once set it is only replaced
   std::optional<std::map<uint32_t, EventEndpoints>> events;
 };
 
@@ -99,7 +102,6 @@ class WorkerRegistry {
 // them.
 inline constexpr size_t kMaxNameBytes = 256;      // model_name, routing_group
 inline constexpr size_t kMaxAddressBytes = 1024;  // address and every event endpoint
-inline constexpr uint32_t kMaxBlockSizeTokens = 65536;
 inline constexpr uint64_t kMaxIncarnation = uint64_t{1} << 62;
 
 // Whether what event feeds are built on, besides their endpoints, is the same in both. If not, the

@@ -53,6 +53,13 @@ def registered(worker_id, **more):
     return ('POST', '/workers', worker(worker_id, **more))
 
 
+def items(*hashes_of_items):
+    """One block's entry of block_mm_infos."""
+    return {'mm_objects': [{'mm_hash': item, 'offsets': [[0, 1]]} for item in hashes_of_items]}
+
+
+EAGLE = registered(60, model_name='eagle', is_eagle=True)
+
 OVERLAP = {'longest_matched': 0, 'gpu': 0, 'dp': dict, 'cpu': 0, 'disk': 0}
 SELECTION = {'model_name': 'default', 'routing_group': 'default', 'worker_id': 1, 'dp_rank': 0, 'endpoint': 'http://w1:8000',
              'block_size': 4, 'overlap': OVERLAP, 'effective_prefill_tokens': 10}
@@ -109,9 +116,62 @@ for route in PROMPT_ROUTES:
         Row(f'{route} nulls are as absent', 'POST', route, prompt(lora_name=None, cache_salt=None, block_hashes=None), 200, {}),
         Row(f'{route} multimodal routing without content', 'POST', route,
             {'mm_routing_info': {'routing_token_ids': TOKENS, 'block_mm_infos': [None, None]}}, 200, {}),
-        Row(f'{route} EAGLE', 'POST', route, prompt(is_eagle=True), 400),
+        Row(f'{route} multimodal routing goes before token_ids', 'POST', route,
+            prompt(mm_routing_info={'routing_token_ids': TOKENS, 'block_mm_infos': [items(7)]}), 200, {}),
+        Row(f'{route} empty multimodal routing leaves token_ids', 'POST', route,
+            prompt(mm_routing_info={'routing_token_ids': []}), 200, {}),
+        Row(f'{route} empty multimodal routing alone', 'POST', route, {'mm_routing_info': {'routing_token_ids': []}}, 400),
+        Row(f'{route} multimodal routing without tokens', 'POST', route, {'mm_routing_info': {'block_mm_infos': []}}, 422),
+        Row(f'{route} multimodal routing beside hashes', 'POST', route,
+            hashes(mm_routing_info={'routing_token_ids': TOKENS}), 400),
+        Row(f'{route} block infos', 'POST', route, prompt(block_mm_infos=[None, items(7, 7), {'mm_objects': []}]), 200, {}),
+        Row(f'{route} block infos of the largest hash', 'POST', route, prompt(block_mm_infos=[items(2**64 - 1)]), 200, {}),
+        Row(f'{route} block infos without offsets', 'POST', route,
+            prompt(block_mm_infos=[{'mm_objects': [{'mm_hash': 7}]}]), 200, {}),
+        Row(f'{route} block infos behind the prompt', 'POST', route, prompt(block_mm_infos=[None] * 3 + [items(7)]), 400),
+        Row(f'{route} empty block infos behind the prompt', 'POST', route, prompt(block_mm_infos=[None] * 9), 200, {}),
+        Row(f'{route} block infos beside hashes', 'POST', route, hashes(block_mm_infos=[items(7)]), 200, {}),
+        Row(f'{route} block infos without objects', 'POST', route, prompt(block_mm_infos=[{}]), 422),
+        Row(f'{route} block infos as numbers', 'POST', route, prompt(block_mm_infos=[7]), 422),
+        Row(f'{route} block infos as an object', 'POST', route, prompt(block_mm_infos={}), 422),
+        Row(f'{route} item without hash', 'POST', route, prompt(block_mm_infos=[{'mm_objects': [{'offsets': []}]}]), 422),
+        Row(f'{route} item of a negative hash', 'POST', route, prompt(block_mm_infos=[items(-1)]), 422),
+        Row(f'{route} item of hash 2^64', 'POST', route, prompt(block_mm_infos=[items(2**64)]), 422),
+        Row(f'{route} item with half an offset', 'POST', route,
+            prompt(block_mm_infos=[{'mm_objects': [{'mm_hash': 7, 'offsets': [[1]]}]}]), 422),
+        Row(f'{route} too many block infos', 'POST', route, prompt(block_mm_infos=[None] * (2**20 + 1)), 413),
+        Row(f'{route} EAGLE where there is none', 'POST', route, prompt(is_eagle=True), 400),
         Row(f'{route} no EAGLE', 'POST', route, prompt(is_eagle=False), 200, {}),
+        Row(f'{route} EAGLE as a text', 'POST', route, prompt(is_eagle='yes'), 422),
+        Row(f'{route} EAGLE partition', 'POST', route, prompt(model_name='eagle'), 200, {}, before=(EAGLE,)),
+        Row(f'{route} EAGLE partition, said so', 'POST', route, prompt(model_name='eagle', is_eagle=True), 200, {},
+            before=(EAGLE,)),
+        Row(f'{route} EAGLE partition, denied', 'POST', route, prompt(model_name='eagle', is_eagle=False), 400,
+            before=(EAGLE,)),
+        Row(f'{route} EAGLE hashes', 'POST', route, hashes(model_name='eagle', isl_tokens=9), 200, {}, before=(EAGLE,)),
+        Row(f'{route} EAGLE hashes, one too many', 'POST', route, hashes(model_name='eagle', isl_tokens=8), 400,
+            before=(EAGLE,)),
     ]
+
+ROWS += [
+    # Golden vectors 11, 12 and 13 of tests/data/hash_vectors.json, as signed numbers.
+    Row('EAGLE windows are hashed as upstream', 'POST', '/select_and_reserve',
+        {'model_name': 'eagle2', 'token_ids': [0, 1, 2, 3, 4, 5]}, 200,
+        {'sequence_hashes': [-6800501135897328119, -1867615734380480474], 'isl_tokens': 6},
+        before=(registered(61, model_name='eagle2', block_size=2, is_eagle=True),)),
+    Row('a block with an item is hashed as upstream', 'POST', '/select_and_reserve',
+        {'model_name': 'pairs', 'token_ids': [0, 1], 'block_mm_infos': [items(42)]}, 200,
+        {'sequence_hashes': [6100948656312251355]}, before=(registered(62, model_name='pairs', block_size=2),)),
+    Row('a block with two items is hashed as upstream', 'POST', '/select_and_reserve',
+        {'model_name': 'pairs', 'mm_routing_info': {'routing_token_ids': [0, 1], 'block_mm_infos': [items(42, 7)]}}, 200,
+        {'sequence_hashes': [-4169891464017611133]}, before=(registered(62, model_name='pairs', block_size=2),)),
+    Row('EAGLE overlap scores count windows', 'POST', '/overlap_scores', {'model_name': 'eagle', 'token_ids': list(range(8))},
+        200, {'num_blocks': 1}, before=(EAGLE,)),
+    Row('reservation of an EAGLE selection', 'POST', '/reservations', {'selection_id': 'eagle-1', 'model_name': 'eagle'}, 201,
+        {'worker_id': 60}, before=(EAGLE, selected('eagle-1', model_name='eagle'))),
+    Row('reservation of a prompt with items', 'POST', '/reservations',
+        prompt(selection_id='items-1', worker_id=1, block_mm_infos=[items(7)]), 201, {'worker_id': 1}),
+]
 
 for route, shape in zip(SELECT_ROUTES, (SELECTION, BOOKED)):
     def select(name, status, shape=None, before=(), **fields):
@@ -279,7 +339,20 @@ ROWS += [
         {'taints': ['a'], 'topology_domains': {'zone': 'z'}, 'stable_routing_id': 's', 'kv_transfer_domain': 'd',
          'kv_transfer_preferred_weight': 0.5}),
     Row('register taints of another type', 'POST', '/workers', worker(22, taints='a'), 422),
-    Row('register EAGLE', 'POST', '/workers', worker(22, is_eagle=True), 400),
+    Row('register EAGLE', 'POST', '/workers', worker(63, model_name='eagle3', is_eagle=True), 201, {'is_eagle': True}),
+    Row('register EAGLE as a text', 'POST', '/workers', worker(64, is_eagle='yes'), 422),
+    Row('register beside an EAGLE worker', 'POST', '/workers', worker(64, model_name='eagle'), 409, before=(EAGLE,)),
+    Row('register without EAGLE', 'POST', '/workers', worker(65, model_name='plain', is_eagle=False), 201,
+        {'is_eagle': False, 'image_token_id': None}),
+    Row('register an image token', 'POST', '/workers', worker(66, model_name='images', image_token_id=151655), 201,
+        {'image_token_id': 151655}),
+    Row('register another image token', 'POST', '/workers', worker(67, model_name='images', image_token_id=7), 409,
+        before=(registered(66, model_name='images', image_token_id=151655),)),
+    Row('register an image token of 2^32', 'POST', '/workers', worker(67, image_token_id=2**32), 422),
+    Row('patch EAGLE of the only worker', 'PATCH', '/workers/68', {'is_eagle': True, 'image_token_id': 9}, 200,
+        {'is_eagle': True, 'image_token_id': 9}, before=(registered(68, model_name='eagle4'),)),
+    Row('patch EAGLE of one of two', 'PATCH', '/workers/69', {'is_eagle': True}, 409,
+        before=(registered(69, model_name='two'), registered(70, model_name='two'))),
     Row('register role', 'POST', '/workers', worker(23, role='decode'), 201, {'role': 'decode'}),
     Row('register unknown role', 'POST', '/workers', worker(24, role='chef'), 400),
     Row('list', 'GET', '/workers?model_name=m2', None, 200, [{'worker_id': 2, 'data_parallel_size': 2}]),

@@ -66,6 +66,8 @@ class BatchBuilder {
     if (from.has_parent_hash()) event->parent = from.parent_hash();
     event->block_size_tokens = from.block_size_tokens();
     event->tokens = Append(from.token_ids(), &raw_->tokens);
+    const uint64_t positions = uint64_t{event->hashes.count} * event->block_size_tokens;
+    event->tokens_in_pairs = positions > 0 && event->tokens.count == positions + 1;
     event->local_hashes = Append(from.local_block_hashes(), &raw_->local_hashes);
     event->items.begin = static_cast<uint32_t>(raw_->items.size());
     for (int block = 0; block < from.block_items_size(); ++block) {

@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
@@ -45,6 +46,11 @@ absl::Status PromptFromProto(const v1::RouteRequest& message, RouteInput* input)
   switch (message.prompt_case()) {
     case v1::RouteRequest::kTokenIds: {
       const auto& ids = message.token_ids().ids();
+      if (static_cast<uint64_t>(message.block_items_size()) > kMaxItemBlocks) {
+        return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
+                         fmt::format("block_items has {} entries, limit {}",
+                                     message.block_items_size(), kMaxItemBlocks));
+      }
       for (const v1::BlockItems& block : message.block_items()) {
         input->multimodal.push_back(CopyHashes<MultimodalHash>(block.item_hashes()));
       }
@@ -83,6 +89,7 @@ absl::StatusOr<RouteInput> FromProto(const v1::RouteRequest& message) {
   request.routing_group = NameOrDefault(message.routing_group());
   request.lora_name = message.lora_name();
   request.cache_salt = message.cache_salt();
+  if (message.has_is_eagle()) request.is_eagle = message.is_eagle();
   request.book = !message.advise_only();
   request.overrides = FromProto(message.config_override());
   if (message.has_allowed_worker_ids()) {

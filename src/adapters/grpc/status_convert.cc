@@ -12,7 +12,8 @@ constexpr size_t kMaxMessageBytes = 1024;
 
 // The two enums list the same reasons in the same order (a unit test compares the names).
 static_assert(static_cast<int>(ErrorReason::kUnspecified) == v1::ERROR_REASON_UNSPECIFIED);
-static_assert(static_cast<int>(ErrorReason::kFeedConflict) == v1::ERROR_REASON_FEED_CONFLICT);
+static_assert(static_cast<int>(ErrorReason::kBlockNamingConflict) ==
+              v1::ERROR_REASON_BLOCK_NAMING_CONFLICT);
 
 }  // namespace
 

@@ -76,6 +76,8 @@ absl::StatusOr<WorkerSpec> FromProto(const v1::WorkerSpec& message) {
   KVR_ASSIGN_OR_RETURN(spec.role, RoleFromProto(message.role()));
   spec.total_kv_blocks = message.total_kv_blocks();
   spec.max_num_batched_tokens = message.max_num_batched_tokens();
+  spec.is_eagle = message.is_eagle();
+  if (message.has_image_token_id()) spec.image_token_id = message.image_token_id();
   spec.events = EventsFromProto(message.events());
   return spec;
 }
@@ -94,6 +96,8 @@ absl::StatusOr<WorkerPatch> FromProto(const v1::UpdateRequest& message) {
   if (message.has_max_num_batched_tokens()) {
     patch.max_num_batched_tokens = message.max_num_batched_tokens();
   }
+  if (message.has_is_eagle()) patch.is_eagle = message.is_eagle();
+  if (message.has_image_token_id()) patch.image_token_id = message.image_token_id();
   if (message.has_events()) patch.events = EventsFromProto(message.events().by_rank());
   return patch;
 }
@@ -111,6 +115,8 @@ void ToProto(const WorkerSpec& spec, v1::Worker* message) {
   out->set_role(ToProto(spec.role));
   out->set_total_kv_blocks(spec.total_kv_blocks);
   out->set_max_num_batched_tokens(spec.max_num_batched_tokens);
+  out->set_is_eagle(spec.is_eagle);
+  if (spec.image_token_id) out->set_image_token_id(*spec.image_token_id);
   for (const auto& [dp_rank, endpoints] : spec.events) {
     v1::EventEndpoints& to = (*out->mutable_events())[dp_rank];
     to.set_live(endpoints.live);

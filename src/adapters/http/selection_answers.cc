@@ -57,7 +57,8 @@ Json Worker(const SelectionWorker& worker) {
                {"data_parallel_size", spec.dp_size},
                {"max_num_batched_tokens", OrNull(spec.max_num_batched_tokens)},
                {"total_kv_blocks", OrNull(spec.total_kv_blocks)},
-               {"is_eagle", false},
+               {"is_eagle", spec.is_eagle},
+               {"image_token_id", spec.image_token_id ? Json(*spec.image_token_id) : Json()},
                {"role", RoleName(spec.role)},
                {"incarnation", static_cast<uint64_t>(spec.incarnation)},
                {"lifecycle", !complete       ? "incomplete"

@@ -7,6 +7,7 @@
 
 #include "adapters/http/selection_json.h"
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
@@ -42,37 +43,86 @@ absl::Status Hashes(JsonValue value, std::string_view name, SelectionBody* out) 
   return ReadSignedArray(value, name, &(out->*Member).emplace());
 }
 
-absl::Status Tokens(JsonValue value, std::string_view name, SelectionBody* out) {
+template <typename T>
+absl::Status Tokens(JsonValue value, std::string_view name, T* out) {
   return ReadUnsignedArray(value, name, kAny32, &out->token_ids.emplace());
 }
 
-// A list of things of which only "nothing" is understood: null entries.
-absl::Status NoMultimodal(JsonValue value, std::string_view name, SelectionBody*) {
+// {"mm_hash":5,"offsets":[[0,3]]}. Offsets are checked and play no part: a block's name depends on
+// which items touch it, and its tokens say where.
+struct MultimodalObject {
+  std::optional<uint64_t> mm_hash;
+};
+absl::Status ObjectHash(JsonValue value, std::string_view name, MultimodalObject* out) {
+  return ReadUnsigned(value, name, kAny64, &out->mm_hash.emplace());
+}
+absl::Status ObjectOffsets(JsonValue value, std::string_view name, MultimodalObject*) {
+  std::vector<int> nothing;
+  return ReadArray(
+      value, name,
+      [&](JsonValue range, int*) -> absl::Status {
+        std::vector<uint64_t> ends;
+        const auto read_end = [&](JsonValue end, uint64_t* token) {
+          return ReadUnsigned(end, name, kAny64, token);
+        };
+        KVR_RETURN_IF_ERROR(ReadArray(range, name, read_end, &ends));
+        return ends.size() == 2 ? absl::OkStatus() : BadField(name, "must be pairs of numbers");
+      },
+      &nothing);
+}
+absl::Status BlockObjects(JsonValue value, std::string_view name,
+                          std::optional<std::vector<MultimodalHash>>* out) {
+  static constexpr JsonField<MultimodalObject> kFields[] = {{"mm_hash", ObjectHash},
+                                                            {"offsets", ObjectOffsets}};
+  return ReadArray(
+      value, name,
+      [&](JsonValue item, MultimodalHash* hash) -> absl::Status {
+        MultimodalObject object;
+        KVR_RETURN_IF_ERROR(ReadObject<MultimodalObject>(item, name, kFields, &object, 1));
+        if (!object.mm_hash) return BadField(name, "missing field mm_hash");
+        *hash = MultimodalHash{*object.mm_hash};
+        return absl::OkStatus();
+      },
+      &out->emplace());
+}
+
+// A list with an entry per block: null, or {"mm_objects":[object, …]}.
+template <typename T>
+absl::Status BlockMmInfos(JsonValue value, std::string_view name, T* out) {
+  using Items = std::optional<std::vector<MultimodalHash>>;
+  static constexpr JsonField<Items> kFields[] = {{"mm_objects", BlockObjects}};
+  auto& blocks = out->block_mm_infos;
+  size_t count = 0;
   std::vector<int> nothing;
   return ReadArray(
       value, name,
       [&](JsonValue item, int*) -> absl::Status {
+        if (++count > kMaxItemBlocks) {
+          return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
+                           fmt::format("{} has over {} entries", name, kMaxItemBlocks));
+        }
         simdjson::ondemand::json_type type{};
-        if (item.type().get(type) != simdjson::SUCCESS) return SkipChecked(item, 2);
-        KVR_RETURN_IF_ERROR(SkipChecked(item, 2));
-        if (type == simdjson::ondemand::json_type::null) return absl::OkStatus();
-        return Invalid(fmt::format("{}: blocks with multimodal content are not supported", name));
+        if (item.type().get(type) != simdjson::SUCCESS ||
+            type == simdjson::ondemand::json_type::null)
+          return SkipChecked(item, 2);
+        Items items;
+        KVR_RETURN_IF_ERROR(ReadObject<Items>(item, name, kFields, &items, 1));
+        if (!items) return BadField(name, "missing field mm_objects");
+        if (items->empty()) return absl::OkStatus();
+        blocks.resize(count);
+        blocks.back() = *std::move(items);
+        return absl::OkStatus();
       },
       &nothing);
 }
 
-absl::Status MultimodalRouting(JsonValue value, std::string_view name, SelectionBody* out) {
-  static constexpr Field kFields[] = {{"routing_token_ids", Tokens},
-                                      {"block_mm_infos", NoMultimodal}};
-  if (out->token_ids) return BadField(name, "sent beside token_ids");
-  KVR_RETURN_IF_ERROR(ReadObject<SelectionBody>(value, name, kFields, out, 1));
-  return out->token_ids ? absl::OkStatus() : BadField(name, "missing field routing_token_ids");
-}
-
-absl::Status NoEagle(JsonValue value, std::string_view name, SelectionBody*) {
-  bool eagle = false;
-  KVR_RETURN_IF_ERROR(ReadBool(value, name, &eagle));
-  return eagle ? Invalid("is_eagle: EAGLE windows are not supported") : absl::OkStatus();
+absl::Status ReadMmRoutingInfo(JsonValue value, std::string_view name, SelectionBody* out) {
+  using Routing = SelectionBody::MultimodalRouting;
+  static constexpr JsonField<Routing> kFields[] = {{"routing_token_ids", Tokens<Routing>},
+                                                   {"block_mm_infos", BlockMmInfos<Routing>}};
+  Routing& routing = out->mm_routing.emplace();
+  KVR_RETURN_IF_ERROR(ReadObject<Routing>(value, name, kFields, &routing, 1));
+  return routing.token_ids ? absl::OkStatus() : BadField(name, "missing field routing_token_ids");
 }
 
 template <auto Member>
@@ -207,15 +257,15 @@ absl::Status CheckedSession(JsonValue value, std::string_view name, SelectionBod
 constexpr Field kPromptFields[] = {
     {"model_name", Text<&SelectionBody::model_name>},
     {"routing_group", Text<&SelectionBody::routing_group>},
-    {"token_ids", Tokens},
-    {"mm_routing_info", MultimodalRouting},
-    {"block_mm_infos", NoMultimodal},
+    {"token_ids", Tokens<SelectionBody>},
+    {"mm_routing_info", ReadMmRoutingInfo},
+    {"block_mm_infos", BlockMmInfos<SelectionBody>},
     {"block_hashes", Hashes<&SelectionBody::block_hashes>},
     {"sequence_hashes", Hashes<&SelectionBody::sequence_hashes>},
     {"isl_tokens", Number<&SelectionBody::isl_tokens, kAny64>},
     {"lora_name", Text<&SelectionBody::lora_name>},
     {"cache_salt", Text<&SelectionBody::cache_salt>},
-    {"is_eagle", NoEagle},
+    {"is_eagle", Flag<&SelectionBody::is_eagle>},
     {"router_config_override", Overrides},
 };
 constexpr Field kBookingFields[] = {
@@ -293,14 +343,22 @@ absl::StatusOr<RouteRequest> ToRouteRequest(const SelectionBody& body) {
   request.routing_group = body.routing_group;
   request.lora_name = body.lora_name;
   request.cache_salt = body.cache_salt;
+  request.is_eagle = body.is_eagle;
   request.overrides = body.overrides;
   request.expected_output_tokens = body.expected_output_tokens;
   request.pinned = body.pinned;
   request.allowed_workers = body.allowed_workers;
   const bool hashes = body.block_hashes || body.sequence_hashes || body.isl_tokens;
-  if (body.token_ids && hashes) return Invalid("the prompt is given as tokens and as hashes");
+  const bool routing_tokens = body.mm_routing && !body.mm_routing->token_ids->empty();
+  if ((body.token_ids || routing_tokens) && hashes)
+    return Invalid("the prompt is given as tokens and as hashes");
+  if (routing_tokens) {
+    request.prompt = TokenPrompt{.token_ids = *body.mm_routing->token_ids,
+                                 .multimodal = body.mm_routing->block_mm_infos};
+    return request;
+  }
   if (body.token_ids) {
-    request.prompt = TokenPrompt{*body.token_ids};
+    request.prompt = TokenPrompt{.token_ids = *body.token_ids, .multimodal = body.block_mm_infos};
     return request;
   }
   if (!hashes) return Invalid("no prompt: send token_ids, mm_routing_info or block_hashes");

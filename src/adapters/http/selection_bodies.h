@@ -18,7 +18,8 @@ namespace kvrouter {
 // does. Token and hash arrays are read straight into their vectors.
 //
 // Errors: INVALID_ARGUMENT for text that is no JSON and for values that make no sense;
-// OUT_OF_RANGE for JSON of another shape than the route takes (the doors' 400 and 422).
+// OUT_OF_RANGE for JSON of another shape than the route takes (the doors' 400 and 422); kTooLarge
+// for more than kMaxItemBlocks entries of block_mm_infos.
 // Pure functions, safe from any thread.
 
 enum class BodyKind : uint8_t { kSelect, kReserve, kPrompt };
@@ -30,11 +31,20 @@ struct SelectionBody {
   std::string routing_group = "default";
 
   std::optional<std::vector<TokenId>> token_ids;
+  // Items by block, empty ones at the end left out.
+  std::vector<std::vector<MultimodalHash>> block_mm_infos;
+  // mm_routing_info: with token ids it is the prompt, whatever token_ids says (as upstream).
+  struct MultimodalRouting {
+    std::optional<std::vector<TokenId>> token_ids;
+    std::vector<std::vector<MultimodalHash>> block_mm_infos;
+  };
+  std::optional<MultimodalRouting> mm_routing;
   std::optional<std::vector<LocalBlockHash>> block_hashes;
   std::optional<std::vector<SequenceHash>> sequence_hashes;
   std::optional<uint64_t> isl_tokens;
   std::string lora_name;
   std::string cache_salt;
+  std::optional<bool> is_eagle;
 
   ConfigOverride overrides;
   std::optional<uint64_t> expected_output_tokens;
@@ -47,7 +57,9 @@ struct SelectionBody {
   std::optional<uint64_t> effective_prefill_tokens;
   std::optional<bool> track_prefill_tokens;
 
-  bool HasPrompt() const { return token_ids || block_hashes || sequence_hashes || isl_tokens; }
+  bool HasPrompt() const {
+    return token_ids || mm_routing || block_hashes || sequence_hashes || isl_tokens;
+  }
 };
 
 // `body` with at least 64 bytes of capacity behind its text is read in place, else copied.

@@ -11,6 +11,7 @@
 #include "adapters/http/selection_explanation.h"
 #include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -45,9 +46,11 @@ SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
   for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
     if (partition.model_name != route.model_name || partition.routing_group != route.routing_group)
       continue;
+    const BlockNaming naming{.block_size_tokens = partition.block_size_tokens,
+                             .is_eagle = partition.is_eagle};
     return JsonAnswer(
         200, OverlapScoresJson(
-                 partition.block_size_tokens, PromptTokens(route) / partition.block_size_tokens,
+                 partition.block_size_tokens, FullBlocks(PromptTokens(route), naming),
                  route.overrides.overlap_score_credit.value_or(parts_.overlap_score_credit),
                  overlaps, partition.loads));
   }

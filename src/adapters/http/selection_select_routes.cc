@@ -19,16 +19,22 @@ struct PromptHashes {
   std::vector<SequenceHash> sequence;
 };
 
-PromptHashes HashesOf(const RouteRequest& request, uint32_t block_size_tokens) {
+PromptHashes HashesOf(const RouteRequest& request, const RouteDecision& decision) {
   PromptHashes hashes;
   if (const auto* given = std::get_if<HashPrompt>(&request.prompt)) {
     hashes.local.assign(given->local_hashes.begin(), given->local_hashes.end());
     hashes.sequence.assign(given->sequence_hashes.begin(), given->sequence_hashes.end());
     return hashes;
   }
+  const auto& [tokens, multimodal] = std::get<TokenPrompt>(request.prompt);
   AppendLocalBlockHashes(
-      std::get<TokenPrompt>(request.prompt).token_ids, block_size_tokens,
-      BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt}), &hashes.local);
+      tokens,
+      {.block_size_tokens = decision.block_size_tokens,
+       .block_seed = BlockSeed({.lora_name = request.lora_name, .cache_salt = request.cache_salt}),
+       .is_eagle = decision.is_eagle,
+       .image_token_id = decision.image_token_id,
+       .multimodal = multimodal},
+      &hashes.local);
   AppendSequenceHashes(hashes.local, &hashes.sequence);
   return hashes;
 }
@@ -44,7 +50,7 @@ SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
   route.book = false;
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route));
   if (!body.selection_id.empty()) {
-    PromptHashes hashes = HashesOf(route, decision.block_size_tokens);
+    PromptHashes hashes = HashesOf(route, decision);
     parts_.cache->Put({.selection_id = body.selection_id,
                        .model_name = body.model_name,
                        .routing_group = body.routing_group,
@@ -70,7 +76,7 @@ SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) 
   KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
   std::string selection_id;
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route, &selection_id));
-  const PromptHashes hashes = HashesOf(route, decision.block_size_tokens);
+  const PromptHashes hashes = HashesOf(route, decision);
   const BookedPrompt booked{.sequence_hashes = hashes.sequence,
                             .track_prefill_tokens = body.overrides.track_prefill_tokens.value_or(
                                 parts_.track_prefill_tokens)};

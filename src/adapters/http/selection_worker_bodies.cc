@@ -205,7 +205,6 @@ void ReadEvents(Members* members, uint32_t dp_start_rank, uint32_t dp_size,
 void ReadPatchFields(Members* members, const WorkerSpec& current, SelectionWorkerPatch* patch) {
   WorkerPatch& spec = patch->spec;
   std::optional<std::string> role;
-  std::optional<bool> eagle;
   members->Text("endpoint", &spec.address);
   members->Number("block_size", &spec.block_size_tokens);
   members->Number("data_parallel_start_rank", &spec.dp_start_rank);
@@ -213,9 +212,9 @@ void ReadPatchFields(Members* members, const WorkerSpec& current, SelectionWorke
   members->Number("max_num_batched_tokens", &spec.max_num_batched_tokens);
   members->Number("total_kv_blocks", &spec.total_kv_blocks);
   members->Flag("draining", &spec.draining);
-  members->Flag("is_eagle", &eagle);
+  members->Flag("is_eagle", &spec.is_eagle);
+  members->Number("image_token_id", &spec.image_token_id);
   members->Text("role", &role);
-  if (eagle.value_or(false)) members->Fail(Invalid("is_eagle: EAGLE windows are not supported"));
   if (role) {
     const absl::StatusOr<WorkerRole> read = ReadRole(*role);
     if (read.ok()) spec.role = *read;
@@ -253,6 +252,8 @@ absl::StatusOr<SelectionWorker> ReadWorkerBody(const std::string& body) {
   spec.draining = patch.spec.draining.value_or(false);
   spec.total_kv_blocks = patch.spec.total_kv_blocks.value_or(0);
   spec.max_num_batched_tokens = patch.spec.max_num_batched_tokens.value_or(0);
+  spec.is_eagle = patch.spec.is_eagle.value_or(false);
+  spec.image_token_id = patch.spec.image_token_id;
   if (patch.spec.events) spec.events = *patch.spec.events;
   worker.traits = std::move(patch.traits);
   return worker;

@@ -159,6 +159,8 @@ void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
                          .dp_start_rank = spec.dp_start_rank,
                          .dp_size = spec.dp_size,
                          .block_size_tokens = spec.block_size_tokens,
+                         .is_eagle = spec.is_eagle,
+                         .image_token_id = spec.image_token_id,
                          .counting = config.store_counting,
                          .has_replay = !endpoints.replay.empty(),
                          .replay_timeout = config.replay_timeout,

@@ -20,6 +20,35 @@ constexpr uint64_t kBaseSeed = 1337;
 // memory.
 static_assert(std::endian::native == std::endian::little);
 
+// What is hashed of a block with items. Its memory serves block after block.
+class ItemBlockBytes {
+ public:
+  // The tokens, pad values in place of the image tokens.
+  std::span<const std::byte> Padded(std::span<const TokenId> block, TokenId image_token_id,
+                                    std::span<const MultimodalHash> items) {
+    tokens_.assign(block.begin(), block.end());
+    ReplacePlaceholders(tokens_, image_token_id, items);
+    return std::as_bytes(std::span(tokens_));
+  }
+
+  // The tokens, then the items in ascending order.
+  std::span<const std::byte> Followed(std::span<const TokenId> block,
+                                      std::span<const MultimodalHash> items) {
+    items_.assign(items.begin(), items.end());
+    std::sort(items_.begin(), items_.end());
+    const auto block_bytes = std::as_bytes(block);
+    const auto item_bytes = std::as_bytes(std::span(items_));
+    bytes_.assign(block_bytes.begin(), block_bytes.end());
+    bytes_.insert(bytes_.end(), item_bytes.begin(), item_bytes.end());
+    return bytes_;
+  }
+
+ private:
+  std::vector<TokenId> tokens_;
+  std::vector<MultimodalHash> items_;
+  std::vector<std::byte> bytes_;
+};
+
 }  // namespace
 
 uint64_t HashBytes(std::string_view bytes, uint64_t seed) {
@@ -45,25 +74,25 @@ void AppendLocalBlockHashes(std::span<const TokenId> tokens, uint32_t block_size
   }
 }
 
+uint64_t FullBlocks(uint64_t tokens, const BlockNaming& naming) {
+  if (naming.block_size_tokens == 0 || tokens == 0) return 0;
+  return (naming.is_eagle ? tokens - 1 : tokens) / naming.block_size_tokens;
+}
+
 void AppendLocalBlockHashes(std::span<const TokenId> tokens, const BlockHashing& how,
                             std::vector<LocalBlockHash>* out) {
   if (how.block_size_tokens == 0) return;
   const size_t stride = how.block_size_tokens;
   const size_t window = stride + (how.is_eagle ? 1 : 0);
-  std::vector<std::byte> bytes;
-  std::vector<MultimodalHash> items;
+  if (tokens.size() >= window) out->reserve(out->size() + (tokens.size() - window) / stride + 1);
+  ItemBlockBytes item_block;
   for (size_t i = 0; i * stride + window <= tokens.size(); ++i) {
-    const auto block = std::as_bytes(tokens.subspan(i * stride, window));
-    if (i >= how.multimodal.size() || how.multimodal[i].empty()) {
-      out->push_back(
-          LocalBlockHash{XXH3_64bits_withSeed(block.data(), block.size(), how.block_seed)});
-      continue;
-    }
-    items = how.multimodal[i];
-    std::sort(items.begin(), items.end());
-    const auto item_bytes = std::as_bytes(std::span(items));
-    bytes.assign(block.begin(), block.end());
-    bytes.insert(bytes.end(), item_bytes.begin(), item_bytes.end());
+    const auto block = tokens.subspan(i * stride, window);
+    const bool has_items = i < how.multimodal.size() && !how.multimodal[i].empty();
+    const auto bytes = !has_items ? std::as_bytes(block)
+                       : how.image_token_id
+                           ? item_block.Padded(block, *how.image_token_id, how.multimodal[i])
+                           : item_block.Followed(block, how.multimodal[i]);
     out->push_back(
         LocalBlockHash{XXH3_64bits_withSeed(bytes.data(), bytes.size(), how.block_seed)});
   }

@@ -504,7 +504,9 @@ TEST(RouterMultimodalTest, AnImageMatchesOnlyItself) {
 
   const std::vector<std::vector<MultimodalHash>> partial_too(4);
   EXPECT_EQ(overlap_with(partial_too), 1);
-  const std::vector<std::vector<MultimodalHash>> too_many(5);
+  std::vector<std::vector<MultimodalHash>> too_many(5);
+  EXPECT_EQ(overlap_with(too_many), 1) << "empty entries behind the prompt say nothing";
+  too_many[4] = {MultimodalHash{1}};
   request.prompt = TokenPrompt{.token_ids = tokens, .multimodal = too_many};
   EXPECT_EQ(ErrorReasonOf(ErrorOf(router, request)), ErrorReason::kInvalidRequest);
 }

@@ -69,6 +69,8 @@ workers:
     role: prefill
     total_kv_blocks: 20000
     max_num_batched_tokens: 8192
+    is_eagle: true
+    image_token_id: 151655
     kv_events_endpoint: tcp://10.0.0.1:5557
     replay_endpoints: {2: "tcp://10.0.0.1:6000", 3: "tcp://10.0.0.1:6001"}
 )",
@@ -85,6 +87,8 @@ workers:
   want.role = WorkerRole::kPrefill;
   want.total_kv_blocks = 20000;
   want.max_num_batched_tokens = 8192;
+  want.is_eagle = true;
+  want.image_token_id = 151655;
   want.events = {{2, {"tcp://10.0.0.1:5559", "tcp://10.0.0.1:6000"}},
                  {3, {"tcp://10.0.0.1:5560", "tcp://10.0.0.1:6001"}}};
   ASSERT_EQ(parsed->workers.size(), 1u);
@@ -112,6 +116,10 @@ TEST(ConfigFileTest, ErrorsNameFileAndLine) {
             "kv.yaml:3: unknown key 'blocksize' of a worker (did you mean 'block_size'?)");
   EXPECT_EQ(ErrorOf("workers:\n  - worker_id: 1\n    block_size: -16\n"),
             "kv.yaml:3: block_size: bad value '-16': want a whole number in 0..4294967295");
+  EXPECT_EQ(ErrorOf("workers:\n  - worker_id: 1\n    is_eagle: yes\n"),
+            "kv.yaml:3: is_eagle: bad value 'yes': want true or false");
+  EXPECT_EQ(ErrorOf("workers:\n  - worker_id: 1\n    image_token_id: -1\n"),
+            "kv.yaml:3: image_token_id: bad value '-1': want a whole number in 0..4294967295");
   EXPECT_EQ(ErrorOf("workers:\n  - worker_id: 1\n    role: both\n"),
             "kv.yaml:3: role: bad value 'both': want aggregated, prefill or decode");
   EXPECT_EQ(ErrorOf("workers:\n  - worker_id: 1\n  - worker_id: 1\n"),

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvrouter/block_hash.h"
 #include "support/engine_examples.h"
 #include "support/engine_payload.h"
 
@@ -153,12 +154,14 @@ TEST(EventCodecTest, E9MapInTheAdapterSlotIsMetadata) {
 }
 
 // Pitfall row 22.
-TEST(EventCodecTest, E10PairsAreFlattenedToTheirFirstToken) {
+TEST(EventCodecTest, E10PairsAreFlattenedAndTheTokenAheadIsKept) {
   const Decoded d = Decoded::Hex(examples::kE10);
   ASSERT_FALSE(d.refused());
   EXPECT_EQ(d.batch().rank, 1u);
   EXPECT_THAT(d.hashes(0), ElementsAre(static_cast<uint64_t>(-1303529142941650691)));
-  EXPECT_THAT(d.tokens(0), ElementsAre(1, 2));
+  EXPECT_THAT(d.tokens(0), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(d.event(0).tokens_in_pairs);
+  EXPECT_EQ(d.event(0).Positions(), 2u);
   EXPECT_EQ(d.event(0).block_size_tokens, 2u);
   EXPECT_EQ(d.event(0).cache_salt, "t");
 }
@@ -167,7 +170,8 @@ TEST(EventCodecTest, E11MultimodalKeys) {
   const Decoded d = Decoded::Hex(examples::kE11);
   ASSERT_FALSE(d.refused());
   EXPECT_THAT(d.hashes(0), ElementsAre(900));
-  EXPECT_EQ(d.event(0).first_unknown_block, 0u);
+  EXPECT_THAT(d.batch().Items(d.event(0)), ElementsAre(BlockItem{0, *MultimodalHashOf("ab")}));
+  EXPECT_FALSE(d.event(0).first_unknown_block);
 }
 
 TEST(EventCodecTest, E12MapEnvelope) {
@@ -443,6 +447,36 @@ TEST(EventCodecTest, TokensOutside32BitsAreUnreadable) {
   }
 }
 
+std::string StoreWithTokens(const std::vector<std::string>& tokens) {
+  MsgpackWriter w;
+  w.Array(5).Str("BlockStored").Array(1).Uint(3).Nil().Array(tokens.size());
+  for (const std::string& token : tokens) w.Raw(token);
+  return w.Uint(2).bytes();
+}
+std::string Pair(uint64_t first, uint64_t second) {
+  return MsgpackWriter().Array(2).Uint(first).Uint(second).bytes();
+}
+
+TEST(EventCodecTest, PairsMustFollowOnEachOtherAndStandAlone) {
+  const std::string one = MsgpackWriter().Uint(1).bytes();
+  const std::vector<std::vector<std::string>> broken = {
+      {Pair(1, 2), Pair(3, 4)},                              // 2 is not 3
+      {Pair(1, 2), MsgpackWriter().Uint(2).bytes()},         // a pair, then a token
+      {one, Pair(1, 2)},                                     // a token, then a pair
+      {Pair(1, 2), MsgpackWriter().Str("x").bytes()},        // a pair, then a text
+      {MsgpackWriter().Array(2).Uint(1).Str("x").bytes()}};  // half a pair
+  for (const auto& tokens : broken) {
+    const Decoded d(BatchPayload(1.0, {StoreWithTokens(tokens), ArrayStore(kStoreA)}));
+    ASSERT_EQ(d.batch().events.size(), 2u);
+    EXPECT_FALSE(d.event(0).tokens_readable);
+    EXPECT_THAT(d.tokens(0), IsEmpty());
+    EXPECT_THAT(d.tokens(1), ElementsAre(1, 2, 3, 4)) << "the next event is read at its own place";
+  }
+  const Decoded d(BatchPayload(1.0, {StoreWithTokens({Pair(5, 6), Pair(6, 6), Pair(6, 0)})}));
+  EXPECT_THAT(d.tokens(0), ElementsAre(5, 6, 6, 0));
+  EXPECT_EQ(d.event(0).Positions(), 3u);
+}
+
 // ---- Position 7 and the tail ----
 
 // A store in array form up to position 8 and then `tail`.
@@ -498,7 +532,8 @@ TEST(EventCodecTest, ShorterTailIsTakenByType) {
   EXPECT_EQ(d.event(1).group_idx, 1u);
   EXPECT_EQ(d.event(1).spec_kind, "mamba");
   EXPECT_EQ(d.event(2).group_idx, 0u);
-  EXPECT_EQ(d.event(2).first_unknown_block, 0u);
+  EXPECT_FALSE(d.event(2).first_unknown_block) << "no objects are no items";
+  EXPECT_EQ(d.event(2).items.count, 0u);
 }
 
 TEST(EventCodecTest, RemovalHasTheSameTail) {
@@ -558,17 +593,11 @@ TEST(EventCodecTest, MarkedSaltLosesItsMark) {
 
 // Pitfall row 29, the decoder's part.
 TEST(EventCodecTest, ContentWithoutAClearNameMarksItsBlock) {
-  const std::string hex64(64, 'a');
   // a bare item of older engines in block 2
   EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(3).Nil().Nil().Array(1).Str("img"))
                 .event(0)
                 .first_unknown_block,
             2u);
-  // a digest in block 0
-  EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Str(hex64))
-                .event(0)
-                .first_unknown_block,
-            0u);
   // embeddings digest
   EXPECT_EQ(WithExtraKeys({}, "", MsgpackWriter().Array(1).Array(1).Bin(std::string(32, 'x')))
                 .event(0)
@@ -580,7 +609,21 @@ TEST(EventCodecTest, ContentWithoutAClearNameMarksItsBlock) {
   EXPECT_EQ(continued.event(0).cache_salt, "");
 }
 
-TEST(EventCodecTest, NamedItemsAreListedOncePerBlock) {
+// Older vLLM sent items without their offset. A digest can be nothing else, save the adapter.
+TEST(EventCodecTest, BareDigestIsAnItemUnlessItIsTheAdapter) {
+  const std::string digest = "00000000000000ff" + std::string(48, 'a');
+  const Decoded d =
+      WithExtraKeys(77, "", MsgpackWriter().Array(2).Array(1).Str(digest).Array(1).Str(digest));
+  EXPECT_THAT(d.batch().Items(d.event(0)),
+              ElementsAre(BlockItem{0, MultimodalHash{255}}, BlockItem{1, MultimodalHash{255}}));
+  EXPECT_FALSE(d.event(0).first_unknown_block);
+  const Decoded adapter = WithExtraKeys({}, digest, MsgpackWriter().Array(1).Array(1).Str(digest));
+  EXPECT_EQ(adapter.event(0).items.count, 0u);
+  EXPECT_EQ(adapter.event(0).cache_salt, "");
+  EXPECT_FALSE(adapter.event(0).first_unknown_block);
+}
+
+TEST(EventCodecTest, NamedItemsAreListedInOrderAndAsOftenAsSent) {
   const std::string digest = "00000000000000ff" + std::string(48, '1');
   MsgpackWriter keys;
   keys.Array(3).Nil();
@@ -589,9 +632,9 @@ TEST(EventCodecTest, NamedItemsAreListedOncePerBlock) {
   keys.Array(1).Array(2).Str("img-1").Int(-6);
   const Decoded d = WithExtraKeys({}, "ada", keys);
   const MultimodalHash image{14770383865288705413u};
-  EXPECT_THAT(
-      d.batch().Items(d.event(0)),
-      ElementsAre(BlockItem{1, image}, BlockItem{1, MultimodalHash{255}}, BlockItem{2, image}));
+  EXPECT_THAT(d.batch().Items(d.event(0)),
+              ElementsAre(BlockItem{1, image}, BlockItem{1, image},
+                          BlockItem{1, MultimodalHash{255}}, BlockItem{2, image}));
   EXPECT_FALSE(d.event(0).first_unknown_block);
 }
 
@@ -617,6 +660,108 @@ TEST(EventCodecTest, ItemsOfOneBlockAreBounded) {
   const Decoded d = WithExtraKeys({}, "", keys);
   EXPECT_EQ(d.event(0).items.count, 256u);
   EXPECT_EQ(d.event(0).first_unknown_block, 0u);
+}
+
+// ---- block_mm_infos and mm_keys ----
+
+MsgpackWriter MmObjects(const std::vector<uint64_t>& hashes) {
+  MsgpackWriter w;
+  w.Map(1).Str("mm_objects").Array(hashes.size());
+  for (const uint64_t hash : hashes) {
+    w.Map(2).Str("mm_hash").Uint(hash).Str("offsets").Array(1).Array(2).Uint(0).Uint(3);
+  }
+  return w;
+}
+
+Decoded WithField(std::string_view key, const MsgpackWriter& value, size_t more_pairs = 0,
+                  std::string_view more = "") {
+  MsgpackWriter extra;
+  extra.Str(key).Raw(value.bytes()).Raw(more);
+  const StoreSpec store = {
+      .hashes = {1, 2, 3}, .parent = {}, .tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
+  return Decoded(BatchPayload(1.0, {MapStore(store, 1 + more_pairs, extra.bytes())}));
+}
+
+TEST(EventCodecTest, BlockInfosNameItemsByTheirHash) {
+  MsgpackWriter infos;
+  infos.Array(3).Nil().Raw(MmObjects({UINT64_MAX, 5, 5}).bytes()).Raw(MmObjects({}).bytes());
+  const Decoded d = WithField("block_mm_infos", infos);
+  EXPECT_THAT(d.batch().Items(d.event(0)),
+              ElementsAre(BlockItem{1, MultimodalHash{UINT64_MAX}}, BlockItem{1, MultimodalHash{5}},
+                          BlockItem{1, MultimodalHash{5}}));
+  EXPECT_FALSE(d.event(0).first_unknown_block);
+}
+
+TEST(EventCodecTest, BlockInfosOfAShortTailAreRead) {
+  MsgpackWriter tail;
+  tail.Array(1).Raw(MmObjects({9}).bytes());
+  const Decoded d(BatchPayload(1.0, {StoreWithTail(1, tail)}));
+  EXPECT_THAT(d.batch().Items(d.event(0)), ElementsAre(BlockItem{0, MultimodalHash{9}}));
+}
+
+TEST(EventCodecTest, BlockInfosGoBeforeExtraKeys) {
+  MsgpackWriter infos, keys;
+  infos.Array(1).Raw(MmObjects({9}).bytes());
+  keys.Str("extra_keys").Array(2).Array(2).Array(2).Str("img-1").Int(0).Str("salt");
+  keys.Array(1).Array(2).Str("img-1").Int(-4);
+  const Decoded d = WithField("block_mm_infos", infos, 1, keys.bytes());
+  EXPECT_THAT(d.batch().Items(d.event(0)), ElementsAre(BlockItem{0, MultimodalHash{9}}));
+  EXPECT_EQ(d.event(0).cache_salt, "salt");
+  const Decoded absent = WithField("block_mm_infos", MsgpackWriter().Nil(), 1, keys.bytes());
+  EXPECT_EQ(absent.event(0).items.count, 2u);
+}
+
+TEST(EventCodecTest, KeysNameItemsByDigestOrText) {
+  const std::string digest = "00000000000000ff" + std::string(48, 'a');
+  MsgpackWriter keys;
+  keys.Array(3).Array(2);
+  keys.Map(3).Str("type").Str("mm_key").Str("hash").Str(digest).Str("start_offset").Uint(0);
+  keys.Map(2).Str("hash").Str("my-uuid").Str("uuid").Nil();
+  keys.Array(0).Nil();
+  const Decoded d = WithField("mm_keys", keys);
+  EXPECT_THAT(d.batch().Items(d.event(0)), ElementsAre(BlockItem{0, MultimodalHash{255}},
+                                                       BlockItem{0, *MultimodalHashOf("my-uuid")}));
+  EXPECT_FALSE(d.event(0).first_unknown_block);
+}
+
+TEST(EventCodecTest, ItemsOfAnotherFormMarkTheirBlock) {
+  const MsgpackWriter forms[] = {
+      MsgpackWriter().Array(2).Nil().Uint(7),
+      MsgpackWriter().Array(2).Nil().Str("img"),
+      MsgpackWriter().Array(2).Nil().Array(1).Uint(7),
+      MsgpackWriter().Array(2).Nil().Map(1).Str("objects").Array(0),
+      MsgpackWriter().Array(2).Nil().Array(1).Map(1).Str("hash").Uint(7),
+      MsgpackWriter().Array(2).Nil().Array(1).Map(1).Str("mm_hash").Str("7"),
+      MsgpackWriter().Array(2).Nil().Array(1).Map(1).Str("hash").Str("")};
+  for (const MsgpackWriter& form : forms) {
+    EXPECT_EQ(WithField("mm_keys", form).event(0).first_unknown_block, 1u);
+  }
+  EXPECT_EQ(WithField("mm_keys", MsgpackWriter().Uint(7)).event(0).first_unknown_block, 0u);
+}
+
+TEST(EventCodecTest, ItemsOfAFailedEventAreForgotten) {
+  MsgpackWriter keys;
+  keys.Str("mm_keys").Array(1).Array(1).Map(1).Str("hash").Str("img").Str("block_hashes").Nil();
+  MsgpackWriter infos;
+  infos.Str("block_mm_infos").Array(1).Raw(MmObjects({9}).bytes());
+  const StoreSpec store = {.hashes = {1}, .parent = {}, .tokens = {1, 2, 3, 4}};
+  const Decoded d(
+      BatchPayload(1.0, {MapStore(store, 2, keys.bytes()), MapStore(store, 1, infos.bytes())}));
+  ASSERT_EQ(d.batch().events.size(), 1u);
+  EXPECT_EQ(d.batch().items.size(), 1u);
+  EXPECT_THAT(d.batch().Items(d.event(0)), ElementsAre(BlockItem{0, MultimodalHash{9}}));
+}
+
+TEST(EventCodecTest, ItemsOfOneBatchAreNotThoseOfTheNext) {
+  MsgpackWriter infos;
+  infos.Str("block_mm_infos").Array(1).Raw(MmObjects({9}).bytes());
+  const std::string payload = BatchPayload(
+      1.0, {MapStore({.hashes = {1}, .parent = {}, .tokens = {1, 2, 3, 4}}, 1, infos.bytes())});
+  RawBatch batch;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_FALSE(DecodeBatch(payload, &batch));
+    EXPECT_EQ(batch.items.size(), 1u);
+  }
 }
 
 TEST(EventCodecTest, AdapterAloneMarksNothing) {

@@ -31,6 +31,20 @@ std::vector<LocalBlockHash> LocalHashes(const std::vector<TokenId>& tokens,
   return hashes;
 }
 
+std::vector<LocalBlockHash> NamedBlocks(const std::vector<TokenId>& tokens,
+                                        const BlockNaming& naming,
+                                        const std::vector<std::vector<MultimodalHash>>& items) {
+  std::vector<LocalBlockHash> hashes;
+  AppendLocalBlockHashes(tokens,
+                         {.block_size_tokens = naming.block_size_tokens,
+                          .block_seed = BlockSeed({}),
+                          .is_eagle = naming.is_eagle,
+                          .image_token_id = naming.image_token_id,
+                          .multimodal = items},
+                         &hashes);
+  return hashes;
+}
+
 // A filter of block size 4 and a way to feed it whole payloads.
 class RankFilterTest : public testing::Test {
  protected:
@@ -77,7 +91,9 @@ class RankFilterTest : public testing::Test {
     return hashes;
   }
 
-  RankFilter filter_{4};
+  void UseNaming(const BlockNaming& naming) { filter_ = RankFilter(naming); }
+
+  RankFilter filter_{BlockNaming{.block_size_tokens = 4}};
   FeedCounters counters_;
   std::vector<Stored> stores_;
   std::vector<Removed> removals_;
@@ -421,18 +437,91 @@ TEST_F(RankFilterTest, NamedItemsArePartOfTheirBlocksContent) {
   EXPECT_EQ(Skipped(SkipReason::kMultimodal), 0u);
 }
 
-TEST_F(RankFilterTest, E11StoresNothingSinceItsOnlyBlockIsMultimodal) {
+TEST_F(RankFilterTest, E11IsStoredUnderItsItem) {
   Feed(FromHex(examples::kE11));
+  ASSERT_EQ(stores_.size(), 1u);
+  EXPECT_EQ(StoredContent(0),
+            NamedBlocks(Tokens(1, 4), {.block_size_tokens = 4}, {{*MultimodalHashOf("ab")}}));
+}
+
+// Images in the engine's events are runs of one token: 9 here.
+TEST_F(RankFilterTest, ImageTokensBecomePadValuesInTheEnginesOrder) {
+  const BlockNaming naming{.block_size_tokens = 4, .is_eagle = false, .image_token_id = 9};
+  UseNaming(naming);
+  MsgpackWriter keys;
+  keys.Str("extra_keys").Array(3).Array(3).Array(2).Str("b").Int(0).Array(2).Str("b").Int(1);
+  keys.Array(2).Str("a").Int(3).Array(1).Array(2).Str("a").Int(-1).Nil();
+  FeedEvents({MapStore({.hashes = {5, 6, 7},
+                        .parent = {},
+                        .tokens = {9, 1, 9, 2, /*block*/ 3, 4, 5, 6, /*block*/ 9, 9, 7, 8}},
+                       1, keys.bytes())});
+  ASSERT_EQ(stores_.size(), 1u);
+  const TokenId b = PadValueOf(*MultimodalHashOf("b"));
+  EXPECT_EQ(StoredContent(0), LocalHashes({b, 1, b, 2, 3, 4, 5, 6, 9, 9, 7, 8}))
+      << "a block without items keeps its tokens, one without runs is named by them alone";
+}
+
+// ---- EAGLE ----
+
+// Pitfall row 22, the form of engines that are registered as EAGLE.
+TEST_F(RankFilterTest, E10IsHashedWithTheTokenAhead) {
+  UseNaming({.block_size_tokens = 2, .is_eagle = true});
+  Feed(FromHex(examples::kE10));
+  ASSERT_EQ(stores_.size(), 1u);
+  std::vector<LocalBlockHash> expected;
+  AppendLocalBlockHashes(Tokens(1, 3), 3, BlockSeed({.lora_name = {}, .cache_salt = "t"}),
+                         &expected);
+  EXPECT_EQ(StoredContent(0), expected);
+}
+
+std::string PairStore(std::vector<uint64_t> hashes, std::optional<uint64_t> parent, uint64_t first,
+                      uint64_t pairs, uint32_t block_size = 4) {
+  MsgpackWriter w;
+  w.Array(7).Str("BlockStored").UintArray(hashes);
+  parent ? w.Uint(*parent) : w.Nil();
+  w.Array(pairs);
+  for (uint64_t t = first; t < first + pairs; ++t) w.Array(2).Uint(t).Uint(t + 1);
+  return w.Uint(block_size).Nil().Str("GPU").bytes();
+}
+
+TEST_F(RankFilterTest, BlocksOfPairsMatchThePromptThatGoesOnAsTheyDo) {
+  const BlockNaming naming{.block_size_tokens = 4, .is_eagle = true};
+  UseNaming(naming);
+  FeedEvents({PairStore({5, 6}, {}, 1, 8), PairStore({7}, 6, 9, 4)});
+  ASSERT_EQ(stores_.size(), 2u);
+  const auto prompt = NamedBlocks(Tokens(1, 13), naming, {});
+  ASSERT_EQ(prompt.size(), 3u);
+  EXPECT_THAT(StoredContent(0), ElementsAre(prompt[0], prompt[1]));
+  EXPECT_THAT(StoredContent(1), ElementsAre(prompt[2]));
+  EXPECT_EQ(stores_[1].parent, EngineHash{6});
+  std::vector<TokenId> diverging = Tokens(1, 13);
+  diverging[8] = 99;  // the token ahead of block 1
+  EXPECT_NE(NamedBlocks(diverging, naming, {})[1], prompt[1]);
+}
+
+TEST_F(RankFilterTest, ShortPageOfPairsIsAPartialBlock) {
+  UseNaming({.block_size_tokens = 4, .is_eagle = true});
+  FeedEvents({PairStore({5}, {}, 1, 4), PairStore({6}, 5, 5, 2, 2), ArrayRemove({6})});
+  EXPECT_EQ(stores_.size(), 1u);
+  EXPECT_THAT(removals_, IsEmpty());
+  EXPECT_EQ(Skipped(SkipReason::kPartialBlock), 2u);
+}
+
+TEST_F(RankFilterTest, SingleTokensOfAnEagleEngineAreSkippedAndShown) {
+  UseNaming({.block_size_tokens = 4, .is_eagle = true});
+  FeedEvents(
+      {ArrayStore({.hashes = {5, 6}, .parent = {}, .tokens = Tokens(1, 8)}), ArrayRemove({5, 6})});
   EXPECT_THAT(stores_, IsEmpty());
-  EXPECT_EQ(Skipped(SkipReason::kMultimodal), 1u);
+  EXPECT_THAT(removals_, IsEmpty());
+  EXPECT_EQ(Skipped(SkipReason::kTokenForm), 2u);
+  EXPECT_TRUE(filter_.ForeignTokenForm());
+  FeedEvents({PairStore({5, 6}, {}, 1, 8)});
+  EXPECT_FALSE(filter_.ForeignTokenForm());
 }
 
 // Pitfall row 22.
-TEST_F(RankFilterTest, PairsAreHashedByTheirFirstTokens) {
-  MsgpackWriter w;
-  w.Array(7).Str("BlockStored").UintArray<int>({7}).Nil().Array(4);
-  for (uint64_t t = 1; t <= 4; ++t) w.Array(2).Uint(t).Uint(t + 1);
-  FeedEvents({w.Uint(4).Nil().Str("GPU").bytes()});
+TEST_F(RankFilterTest, PairsAreHashedByTheirFirstTokensWhenTheWorkerIsNoEagleOne) {
+  FeedEvents({PairStore({7}, {}, 1, 4)});
   ASSERT_EQ(stores_.size(), 1u);
   EXPECT_EQ(StoredContent(0), LocalHashes(Tokens(1, 4)));
 }

@@ -60,6 +60,24 @@ TEST(EventConvertTest, AllFieldsOfAStoreArriveAndOutliveTheMessage) {
   EXPECT_EQ(raw.Items(event)[1], (BlockItem{1, MultimodalHash{9}}));
 }
 
+TEST(EventConvertTest, OneTokenMoreIsTheOneAheadOfTheLastBlock) {
+  v1::EventBatch message;
+  for (const int tokens : {4, 5, 6}) {
+    v1::BlocksStored* stored = message.add_events()->mutable_stored();
+    stored->add_engine_hashes(1);
+    stored->add_engine_hashes(2);
+    stored->set_block_size_tokens(2);
+    for (int i = 0; i < tokens; ++i) stored->add_token_ids(static_cast<uint32_t>(i));
+  }
+  const FeedBatch batch = FromProto(message);
+  const auto& events = batch.decoded->raw.events;
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_FALSE(events[0].tokens_in_pairs);
+  EXPECT_TRUE(events[1].tokens_in_pairs);
+  EXPECT_EQ(events[1].Positions(), 4u);
+  EXPECT_FALSE(events[2].tokens_in_pairs) << "a length that fits nothing";
+}
+
 TEST(EventConvertTest, MalformedEventsAreLeftOutAndTheOthersKeepTheirData) {
   v1::EventBatch message;
   message.add_events();
@@ -118,7 +136,7 @@ TEST(EventConvertTest, DumpedEventsCanBePublished) {
   v1::EventBatch message;
   *message.add_events()->mutable_stored() = dumped.stored();
   const FeedBatch batch = FromProto(message);
-  RankFilter filter(16);
+  RankFilter filter(BlockNaming{.block_size_tokens = 16});
   FeedCounters counters;
   const auto stored = filter.Store(batch.decoded->raw, batch.decoded->raw.events[0], &counters);
   ASSERT_TRUE(stored);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kvrouter/error.h"
+#include "kvrouter/limits.h"
 
 namespace kvrouter {
 namespace {
@@ -41,6 +42,15 @@ TEST(RequestConvertTest, BlockItemsComeWithTheTokens) {
   EXPECT_THAT(prompt.multimodal[1], ElementsAre(MultimodalHash{UINT64_MAX}));
 }
 
+TEST(RequestConvertTest, EntriesOfItemsAreBounded) {
+  v1::RouteRequest message;
+  message.mutable_token_ids();
+  for (uint64_t i = 0; i < kMaxItemBlocks; ++i) message.add_block_items();
+  EXPECT_TRUE(FromProto(message).ok());
+  message.add_block_items();
+  EXPECT_EQ(ErrorReasonOf(FromProto(message).status()), ErrorReason::kTooLarge);
+}
+
 TEST(RequestConvertTest, HashesKeepAll64Bits) {
   v1::RouteRequest message;
   message.mutable_hashes()->add_local_block_hashes(UINT64_MAX);
@@ -71,6 +81,7 @@ TEST(RequestConvertTest, AbsentStaysAbsent) {
   EXPECT_EQ(request.routing_group, "default");
   EXPECT_TRUE(request.book);
   EXPECT_FALSE(request.allowed_workers.has_value());
+  EXPECT_FALSE(request.is_eagle.has_value());
   EXPECT_FALSE(request.pinned.has_value());
   EXPECT_FALSE(request.expected_output_tokens.has_value());
   EXPECT_FALSE(request.overrides.router_temperature.has_value());
@@ -84,6 +95,7 @@ TEST(RequestConvertTest, EveryFieldOfARequestArrives) {
   message.set_lora_name("l");
   message.set_cache_salt("s");
   message.set_advise_only(true);
+  message.set_is_eagle(false);
   message.mutable_token_ids();
   message.mutable_allowed_worker_ids()->add_worker_ids(7587890043311737930u);
   message.add_excluded()->set_worker_id(3);
@@ -104,6 +116,7 @@ TEST(RequestConvertTest, EveryFieldOfARequestArrives) {
   EXPECT_EQ(request.lora_name, "l");
   EXPECT_EQ(request.cache_salt, "s");
   EXPECT_FALSE(request.book);
+  EXPECT_EQ(request.is_eagle, false);
   EXPECT_THAT(*request.allowed_workers, ElementsAre(WorkerId{7587890043311737930u}));
   ASSERT_EQ(request.excluded.size(), 1u);
   EXPECT_FALSE(request.excluded[0].dp_rank.has_value());

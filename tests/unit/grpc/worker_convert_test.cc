@@ -25,6 +25,8 @@ TEST(WorkerConvertTest, WorkerGoesOutAsItCameIn) {
   in.set_role(v1::WORKER_ROLE_DECODE);
   in.set_total_kv_blocks(100);
   in.set_max_num_batched_tokens(200);
+  in.set_is_eagle(true);
+  in.set_image_token_id(0);
   (*in.mutable_events())[3].set_live("tcp://h:5");
   (*in.mutable_events())[3].set_replay("tcp://h:6");
   const auto spec = FromProto(in);
@@ -56,6 +58,12 @@ TEST(WorkerConvertTest, UpdateCarriesOnlyWhatIsSet) {
   EXPECT_TRUE(patch->events->empty());
   EXPECT_FALSE(patch->address.has_value());
   EXPECT_FALSE(patch->draining.has_value());
+  EXPECT_FALSE(patch->is_eagle.has_value());
+  EXPECT_FALSE(patch->image_token_id.has_value());
+  message.set_is_eagle(false);
+  message.set_image_token_id(7);
+  EXPECT_EQ(FromProto(message)->is_eagle, false);
+  EXPECT_EQ(FromProto(message)->image_token_id, 7u);
 }
 
 TEST(WorkerConvertTest, FeedsNameEveryRank) {

@@ -113,6 +113,45 @@ TEST(MultimodalHashTest, AWindowIsABlockAndTheTokenBehindIt) {
   EXPECT_TRUE(Hashes(TokensFrom(0, 9), {.block_size_tokens = 0, .is_eagle = true}).empty());
 }
 
+// Upstream: test_compute_block_hash_for_seq_eagle_windows.
+TEST(MultimodalHashTest, AWindowIsHashedAsIfItStoodAlone) {
+  const auto tokens = TokensFrom(0, 6);
+  const BlockHashing eagle = {.block_size_tokens = 2, .block_seed = 1337, .is_eagle = true};
+  const auto windows = Hashes(tokens, eagle);
+  EXPECT_EQ(Hashes(tokens, {.block_size_tokens = 2, .block_seed = 1337}).size(), 3u);
+  ASSERT_EQ(windows.size(), 2u);
+  EXPECT_EQ(windows[0], Hashes(TokensFrom(0, 3), eagle).at(0));
+  EXPECT_EQ(windows[1], Hashes(TokensFrom(2, 3), eagle).at(0));
+}
+
+TEST(MultimodalHashTest, FullBlocksAreTheHashedOnes) {
+  for (const bool is_eagle : {false, true}) {
+    for (const uint32_t size : {0u, 1u, 3u, 4u}) {
+      for (size_t tokens = 0; tokens < 14; ++tokens) {
+        EXPECT_EQ(
+            FullBlocks(tokens, {.block_size_tokens = size, .is_eagle = is_eagle}),
+            Hashes(TokensFrom(0, tokens), {.block_size_tokens = size, .is_eagle = is_eagle}).size())
+            << tokens << " tokens, block size " << size << ", eagle " << is_eagle;
+      }
+    }
+  }
+}
+
+// Upstream: vllm_event_normalizes_to_frontend_pad_value_hash.
+TEST(MultimodalHashTest, WithAnImageTokenABlockIsNamedByItsPadValues) {
+  const uint64_t image = 9'533'257'059'414'191'570u;
+  const std::vector<Items> multimodal = {ItemsOf({image})};
+  const auto pad = PadValueOf(MultimodalHash{image});
+  const BlockHashing padded = {.block_size_tokens = 4,
+                               .block_seed = BlockSeed({}),
+                               .image_token_id = 151655,
+                               .multimodal = multimodal};
+  const BlockHashing plain = {.block_size_tokens = 4, .block_seed = BlockSeed({})};
+  EXPECT_EQ(Hashes({10, 20, 151655, 151655}, padded), Hashes({10, 20, pad, pad}, plain));
+  EXPECT_EQ(Hashes({10, 20, pad, pad}, padded), Hashes({10, 20, pad, pad}, plain))
+      << "a caller that put the pad values in itself may name the items, too";
+}
+
 TEST(MultimodalHashTest, DigestsGiveTheirFirstSixteenDigits) {
   const std::string digest = "0123456789abcDEF" + std::string(48, '7');
   EXPECT_EQ(MultimodalHashOf(digest), MultimodalHash{0x0123456789abcdef});
