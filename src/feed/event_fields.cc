@@ -378,8 +378,8 @@ void EventFields::SettleExtraKeyEntry(uint32_t block, MsgpackCursor* cursor) {
     } else if (IsHexDigest(text)) {  // older engines sent items without their offset
       if (!items_) AddItem(block, *MultimodalHashOf(text));
     } else if (!bare.empty() || block != 0 || event_->parent) {
-      MarkUnknown(
-          block);  // an older engine's item of another name? too like other keys to build on
+      // An older engine's item of another name? Too like other keys to build on.
+      MarkUnknown(block);
     } else {
       bare = text;
     }

@@ -68,9 +68,10 @@ class PackagesTest(unittest.TestCase):
 
 class DataTest(unittest.TestCase):
     def test_golden_messages_are_what_their_script_writes(self):
-        script = ROOT / 'tests/data/make_plane_messages.py'
-        made = subprocess.run(['/usr/bin/python3', '-B', script], check=True, capture_output=True, text=True).stdout
-        self.assertEqual((ROOT / 'tests/data/plane_messages.json').read_text(), made)
+        for name in ('plane_messages', 'engine_events'):
+            script = ROOT / f'tests/data/make_{name}.py'
+            made = subprocess.run(['/usr/bin/python3', '-B', script], check=True, capture_output=True, text=True).stdout
+            self.assertEqual((ROOT / f'tests/data/{name}.json').read_text(), made, name)
 
 
 class DocsTest(unittest.TestCase):

@@ -18,6 +18,13 @@ void CheckBatch(const RawBatch& batch) {
               "hashes {}+{} of {}", event.hashes.begin, event.hashes.count, batch.hashes.size());
     KVR_CHECK(uint64_t{event.tokens.begin} + event.tokens.count <= batch.tokens.size(),
               "tokens {}+{} of {}", event.tokens.begin, event.tokens.count, batch.tokens.size());
+    KVR_CHECK(uint64_t{event.items.begin} + event.items.count <= batch.items.size(),
+              "items {}+{} of {}", event.items.begin, event.items.count, batch.items.size());
+    KVR_CHECK(!event.tokens_in_pairs || event.tokens.count >= 2, "{} tokens in pairs",
+              event.tokens.count);
+    for (size_t i = 1; i < event.items.count; ++i) {
+      KVR_CHECK(batch.Items(event)[i - 1].block <= batch.Items(event)[i].block, "item {}", i);
+    }
   }
 }
 
@@ -37,16 +44,20 @@ void Run(std::string_view payload) {
   const auto refused = DecodeBatch(payload, &batch);
   if (!refused) CheckBatch(batch);
   KVR_CHECK(DecodeBatch(payload, &again) == refused && again.hashes == batch.hashes &&
-                again.tokens == batch.tokens,
+                again.tokens == batch.tokens && again.items == batch.items,
             "decoding is not repeatable");
   if (!refused) KVR_CHECK(PeekTimestamp(payload).has_value(), "a batch without timestamp");
 
   constexpr uint32_t kDpSize = 4;
-  for (const bool has_replay : {false, true}) {
+  for (int variant = 0; variant < 4; ++variant) {
+    const bool has_replay = variant % 2 == 1;
+    const bool pads_and_pairs = variant >= 2;
     EngineFeed feed({.target = {WorkerId{1}, 0},
                      .incarnation = Incarnation{1},
                      .dp_size = kDpSize,
                      .block_size_tokens = 4,
+                     .is_eagle = pads_and_pairs,
+                     .image_token_id = pads_and_pairs ? std::optional<TokenId>(9) : std::nullopt,
                      .has_replay = has_replay});
     std::vector<KvEvent> events;
     const std::string sequences[] = {std::string(8, '\0'), std::string(7, '\0') + '\1',

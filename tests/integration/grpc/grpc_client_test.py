@@ -284,12 +284,32 @@ class WorkersTest(Case):
         self.assertEqual([BIG_ID], list(next(watch).removed_worker_ids))
         watch.cancel()
 
+    def test_eagle_engines_complete_no_block_with_the_last_token(self):
+        self.register(1, is_eagle=True, image_token_id=9)
+        self.assertTrue(self.listed()[0].spec.is_eagle)
+        self.assertEqual(9, self.listed()[0].spec.image_token_id)
+        for said in ({}, {'is_eagle': True}):
+            answer = self.route(tokens=range(64), advise_only=True, **said)
+            self.assertEqual(64, answer.isl_tokens)
+            self.assertEqual(4, answer.isl_blocks)
+        self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'is_eagle', self.route, is_eagle=False)
+        three = router_pb2.PromptHashes(local_block_hashes=[1, 2, 3], isl_tokens=64)
+        self.assertEqual(4, self.route(hashes=three, advise_only=True).isl_blocks)
+        three.isl_tokens = 65
+        self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', '4 full blocks', self.route, hashes=three)
+        self.workers.Update(workers_pb2.UpdateRequest(worker_id=1, is_eagle=False), timeout=10)
+        self.assertFalse(self.listed()[0].spec.is_eagle)
+
     def test_conflicts_and_bad_records(self):
         code = grpc.StatusCode
         self.register(1, incarnation=5)
         self.register(2)
         self.assert_fails(code.FAILED_PRECONDITION, 'ERROR_REASON_INCARNATION_CONFLICT', 'incarnation 5', self.register, 1, incarnation=4)
         self.assert_fails(code.FAILED_PRECONDITION, 'ERROR_REASON_BLOCK_SIZE_CONFLICT', '', self.register, 3, block_size_tokens=32)
+        self.assert_fails(code.FAILED_PRECONDITION, 'ERROR_REASON_BLOCK_NAMING_CONFLICT', 'is_eagle', self.register, 3, is_eagle=True)
+        self.assert_fails(code.FAILED_PRECONDITION, 'ERROR_REASON_BLOCK_NAMING_CONFLICT', '', self.register, 3, image_token_id=0)
+        self.assert_fails(code.FAILED_PRECONDITION, 'ERROR_REASON_BLOCK_NAMING_CONFLICT', '',
+                          self.workers.Update, workers_pb2.UpdateRequest(worker_id=2, is_eagle=True), timeout=10)
         self.assert_fails(code.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'address must not be empty', self.register, 3, address='')
         self.assert_fails(code.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'dp_size must be 1..1024, got 4000', self.register, 3, dp_size=4000)
         self.assert_fails(code.INVALID_ARGUMENT, 'ERROR_REASON_INVALID_REQUEST', 'role', self.register, 3, role=9)

@@ -920,6 +920,18 @@ TEST(EngineFeedTest, ABlockSizeOfNoneIsShown) {
   EXPECT_THAT(h.feed().Detail(), testing::HasSubstr("block size is 0"));
 }
 
+TEST(EngineFeedTest, SingleTokensOfAWorkerRegisteredAsEagleAreShown) {
+  EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/false);
+  config.is_eagle = true;
+  FeedHarness h(config);
+  FakeEngine engine;
+  h.Connect();
+  h.Live(engine.PublishRoot(1));
+  EXPECT_EQ(h.Blocks(), 0u);
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_NE(h.feed().Detail().find("is_eagle"), std::string::npos);
+}
+
 TEST(EngineFeedTest, BadFramingIsCountedAndMovesNothing) {
   FeedHarness h(/*has_replay=*/false);
   FakeEngine engine;
