@@ -141,9 +141,11 @@ def test_a_deadline_that_has_passed_leaves_at_most_what_can_be_freed(daemon):
     for i, timeout in enumerate((0, -1, 1e-9)):  # the daemon may learn of the call before it learns that nobody waits
         request = router_pb2.RouteRequest(request_id=f'late{i}')
         request.token_ids.ids.extend(range(20))
-        with pytest.raises(grpc.RpcError) as error:
+        try:
             daemon.router.Route(request, timeout=timeout)
-        assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            assert timeout > 0  # gRPC rounds it up, so an answer may just be in time
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     wait_for('no bookings', lambda: freed(daemon, [f'late{i}' for i in range(3)]))
 
 
