@@ -35,7 +35,10 @@ class ScratchLease {
  public:
   Scratch* operator->() { return &scratch_; }
   ~ScratchLease() {
-    if (scratch_.prompt.local_hashes.capacity() > kMaxKeptBlocks) scratch_.prompt = {};
+    const PromptBuffers& prompt = scratch_.prompt;  // either alone may be filled
+    if (std::max(prompt.local_hashes.capacity(), prompt.sequence_hashes.capacity()) >
+        kMaxKeptBlocks)
+      scratch_.prompt = {};
   }
 
  private:

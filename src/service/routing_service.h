@@ -91,7 +91,8 @@ class RoutingService {
   // Submit for callers that cannot wait: a request that would have to is refused with kQueueLimit.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
 
-  // For a door that refuses a message before it is a request: counted like an answer of Submit.
+  // For a door that refuses a message before it is a request, or whose Reserve was refused: counted
+  // like an answer of Submit.
   void CountRefusal(const absl::Status& answer);
 
   // Looking only, with the same checks of the request; nothing is booked, counted or kept. As in

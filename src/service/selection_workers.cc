@@ -60,7 +60,7 @@ absl::StatusOr<SelectionWorker> SelectionWorkers::Update(WorkerId id,
   } else if (incomplete != incomplete_.end()) {
     worker.spec = incomplete->second;
   } else {
-    return UnknownWorker(id);
+    return Refused(UnknownWorker(id));
   }
   if (const auto traits = traits_.find(id); traits != traits_.end()) worker.traits = traits->second;
   for (const auto& [name, json] : patch.traits) worker.traits[name] = json;
@@ -102,18 +102,26 @@ std::vector<SelectionWorker> SelectionWorkers::List() const {
   return workers;
 }
 
+absl::Status SelectionWorkers::Refused(absl::Status status) {
+  registry_->CountRefusal(status);
+  return status;
+}
+
+absl::Status SelectionWorkers::CheckIncompleteLocked(const WorkerSpec& spec) const {
+  KVR_RETURN_IF_ERROR(ValidateIncomplete(spec));
+  if (incomplete_.contains(spec.id) || incomplete_.size() < kMaxIncomplete) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+      fmt::format("{} incomplete workers, limit {}", incomplete_.size(), kMaxIncomplete));
+}
+
 absl::StatusOr<SelectionWorker> SelectionWorkers::StoreLocked(SelectionWorker worker) {
   const WorkerId id = worker.spec.id;
   if (worker.IsComplete()) {
     KVR_ASSIGN_OR_RETURN(worker.spec, registry_->Register(std::move(worker.spec)));
     incomplete_.erase(id);
   } else {
-    KVR_RETURN_IF_ERROR(ValidateIncomplete(worker.spec));
-    if (!incomplete_.contains(id) && incomplete_.size() >= kMaxIncomplete) {
-      return MakeError(
-          absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
-          fmt::format("{} incomplete workers, limit {}", incomplete_.size(), kMaxIncomplete));
-    }
+    KVR_RETURN_IF_ERROR(Refused(CheckIncompleteLocked(worker.spec)));
     (void)registry_->Remove(id);  // unknown to it as a rule
     incomplete_[id] = worker.spec;
   }

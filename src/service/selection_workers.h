@@ -51,9 +51,15 @@ class SelectionWorkers {
   std::vector<SelectionWorker> List() const;  // ascending id
   // Registered, that is complete.
   bool Knows(WorkerId id) const { return registry_->Find(id).has_value(); }
+  // For a door that refuses a message before it is a worker.
+  void CountRefusal(const absl::Status& answer) { registry_->CountRefusal(answer); }
 
  private:
   absl::StatusOr<SelectionWorker> StoreLocked(SelectionWorker worker)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What the registry never sees is counted where it counts its own answers.
+  absl::Status Refused(absl::Status status);
+  absl::Status CheckIncompleteLocked(const WorkerSpec& spec) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropForeignTraitsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

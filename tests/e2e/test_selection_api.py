@@ -106,6 +106,47 @@ def test_a_reservation_of_one_door_is_freed_through_the_other(daemon):
     assert not daemon.free('grpc')
 
 
+def test_every_refusal_is_counted_under_its_reason(daemon):
+    def refused():
+        metrics = daemon.metrics()
+        return tuple(metrics.one('kvrouter_requests_refused_total', reason=reason)
+                     for reason in ('invalid_request', 'unknown_request', 'duplicate_request'))
+    assert refused() == (0, 0, 0)
+    assert send(daemon, 'POST', '/select', b'{')[0] == 400
+    assert send(daemon, 'POST', '/select_and_reserve', {'token_ids': 'none'})[0] == 422
+    assert send(daemon, 'POST', '/select', prompt(), content_type='text/plain')[0] == 415
+    assert send(daemon, 'POST', '/select', prompt(), headers={'x-route-explain': 'yes'})[0] == 400
+    assert send(daemon, 'POST', '/reservations', {})[0] == 422
+    assert refused() == (5, 0, 0)
+    assert send(daemon, 'POST', '/reservations', {'selection_id': 'never'})[0] == 404
+    assert refused() == (5, 1, 0)
+    assert send(daemon, 'POST', '/select_and_reserve', prompt(selection_id='a'))[0] == 200
+    assert send(daemon, 'POST', '/select_and_reserve', prompt(selection_id='a'))[0] == 409
+    assert send(daemon, 'POST', '/reservations', prompt(selection_id='a', worker_id=1))[0] == 409
+    assert refused() == (5, 1, 2)
+
+
+def test_every_refused_registration_is_counted_under_its_reason(daemon):
+    def refused():
+        metrics = daemon.metrics()
+        return tuple(metrics.one('kvrouter_registrations_refused_total', reason=reason)
+                     for reason in ('invalid_request', 'unknown_worker', 'block_size_conflict'))
+    assert refused() == (0, 0, 0)
+    assert send(daemon, 'POST', '/workers', b'{')[0] == 400
+    assert send(daemon, 'POST', '/workers', {'worker_id': 'seven'})[0] == 422
+    assert send(daemon, 'PATCH', '/workers/seven', {'draining': True})[0] == 400
+    assert refused() == (3, 0, 0)
+    assert send(daemon, 'PATCH', '/workers/7', {'draining': True})[0] == 404
+    assert send(daemon, 'POST', '/workers', worker(8, model_name='default', block_size=8))[0] == 409
+    assert refused() == (3, 1, 1)
+
+
+def test_errors_are_json_whatever_they_quote(daemon):
+    for path in ('/reservations/%FF/prefill_complete', '/explain/%FF'):
+        status, answer = send(daemon, 'POST' if 'prefill' in path else 'GET', path)  # reads strict UTF-8
+        assert status == 404 and '\ufffd' in answer['error']
+
+
 def test_overlap_is_told_in_tokens_and_dump_holds_the_blocks(start, new_engine):
     engine = new_engine()
     daemon = start()

@@ -103,7 +103,9 @@ void HttpConnection::OnHeader(ErrorCode error) {
     CountOne(refusal->status == 431 ? &server_->heads_too_large : &server_->malformed);
     return Refuse(*refusal);
   }
-  if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return ReadBody();
+  const bool waits_to_send = parser_->get().version() >= 11 &&
+                             beast::iequals(parser_->get()[http::field::expect], "100-continue");
+  if (!waits_to_send) return ReadBody();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::async_write(socket_, asio::buffer(kContinue),
                     [self = shared_from_this()](ErrorCode write_error, size_t) {

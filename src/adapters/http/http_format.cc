@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/utf8.h"
 
 namespace kvrouter {
 namespace {
@@ -74,10 +75,12 @@ void AppendHeader(std::string* out, std::string_view name, std::string_view valu
   fmt::format_to(std::back_inserter(*out), "{}: {}\r\n", name, value);
 }
 
+constexpr std::string_view kReplacementCharacter = "\uFFFD";
+
 std::string EscapeJson(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : ValidUtf8(text, kReplacementCharacter)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out += '\\';

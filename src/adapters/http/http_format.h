@@ -34,7 +34,7 @@ std::string FormatHead(const HttpResponse& head, const HeadOptions& options);
 std::string FormatChunk(std::string_view chunk);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// {"error":"<message>"}, escaped.
+// {"error":"<message>"}, escaped; what is not UTF-8 in it is replaced.
 HttpResponse ErrorResponse(int status, std::string_view message);
 
 struct RequestTarget {

@@ -89,6 +89,12 @@ void SelectionApi::AddRoutes(HttpServer* server) {
   }
 }
 
+// Bodies say no more than a status code; the reason gRPC gives for the same is this one.
+absl::Status SelectionApi::WithReason(const absl::Status& status) {
+  if (status.ok() || ErrorReasonOf(status) != ErrorReason::kUnspecified) return status;
+  return MakeError(status.code(), ErrorReason::kInvalidRequest, "");
+}
+
 std::vector<SelectionApi::RouteAnswers> SelectionApi::Answers() const {
   std::vector<RouteAnswers> answers;
   for (size_t i = 0; i < answers_.size(); ++i) {

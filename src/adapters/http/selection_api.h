@@ -74,6 +74,19 @@ class SelectionApi {
   };
   static std::span<const RouteEntry> Routes();
 
+  // Counts the refusal of what never reaches `service`, which counts its own answers.
+  template <typename Service>
+  static absl::Status Counted(Service* service, absl::Status status) {
+    service->CountRefusal(WithReason(status));
+    return status;
+  }
+  template <typename Service, typename T>
+  static absl::StatusOr<T> Counted(Service* service, absl::StatusOr<T> read) {
+    service->CountRefusal(WithReason(read.status()));
+    return read;
+  }
+  static absl::Status WithReason(const absl::Status& status);
+
   Answer PostWorker(const HttpRequest& request);
   Answer GetWorkers(const HttpRequest& request);
   Answer PatchWorker(const HttpRequest& request);
@@ -83,6 +96,7 @@ class SelectionApi {
   Answer SelectAndReserve(const HttpRequest& request);
 
   Answer PostReservation(const HttpRequest& request);
+  Answer ReserveAs(const HttpRequest& request);  // in the form that the body has
   absl::StatusOr<RouteDecision> Replay(const SelectionBody& body);
   absl::StatusOr<RouteDecision> ReserveExplicitly(const SelectionBody& body);
   Answer PrefillComplete(const HttpRequest& request);

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "adapters/http/http_format.h"
@@ -80,11 +81,13 @@ SelectionApi::Answer SelectionApi::Dump(const HttpRequest&) {
     }
     text += "}";
     if (text.size() > kMaxDumpBytes) {
-      return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
-                       fmt::format("the dump is over {} bytes", kMaxDumpBytes));
+      return Counted(parts_.routing,
+                     MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
+                               fmt::format("the dump is over {} bytes", kMaxDumpBytes)));
     }
   }
-  return JsonAnswer(200, text + "}");
+  text += "}";
+  return JsonAnswer(200, std::move(text));
 }
 
 SelectionApi::Answer SelectionApi::Explain(const HttpRequest& request) {

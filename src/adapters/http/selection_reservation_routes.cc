@@ -39,6 +39,10 @@ absl::Status BookingError(absl::Status error) {
 }  // namespace
 
 SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
+  return Counted(parts_.routing, ReserveAs(request));
+}
+
+SelectionApi::Answer SelectionApi::ReserveAs(const HttpRequest& request) {
   KVR_RETURN_IF_ERROR(CheckJsonContent(request));
   KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,

@@ -42,11 +42,12 @@ PromptHashes HashesOf(const RouteRequest& request, const RouteDecision& decision
 }  // namespace
 
 SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
-  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
-  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
+  KVR_RETURN_IF_ERROR(Counted(parts_.routing, CheckJsonContent(request)));
+  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers,
+                       Counted(parts_.routing, ReadSelectionHeaders(request)));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
-                       ReadSelectionBody(request.body, BodyKind::kSelect));
-  KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
+                       Counted(parts_.routing, ReadSelectionBody(request.body, BodyKind::kSelect)));
+  KVR_ASSIGN_OR_RETURN(RouteRequest route, Counted(parts_.routing, ToRouteRequest(body)));
   route.book = false;
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route));
   if (!body.selection_id.empty()) {
@@ -69,11 +70,12 @@ SelectionApi::Answer SelectionApi::Select(const HttpRequest& request) {
 }
 
 SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) {
-  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
-  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
+  KVR_RETURN_IF_ERROR(Counted(parts_.routing, CheckJsonContent(request)));
+  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers,
+                       Counted(parts_.routing, ReadSelectionHeaders(request)));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
-                       ReadSelectionBody(request.body, BodyKind::kSelect));
-  KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
+                       Counted(parts_.routing, ReadSelectionBody(request.body, BodyKind::kSelect)));
+  KVR_ASSIGN_OR_RETURN(const RouteRequest route, Counted(parts_.routing, ToRouteRequest(body)));
   std::string selection_id;
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision, parts_.routing->Route(route, &selection_id));
   const PromptHashes hashes = HashesOf(route, decision);

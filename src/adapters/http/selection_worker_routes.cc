@@ -25,8 +25,9 @@ absl::StatusOr<WorkerId> IdOfPath(const HttpRequest& request) {
 }  // namespace
 
 SelectionApi::Answer SelectionApi::PostWorker(const HttpRequest& request) {
-  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
-  KVR_ASSIGN_OR_RETURN(SelectionWorker worker, ReadWorkerBody(request.body));
+  KVR_RETURN_IF_ERROR(Counted(parts_.workers, CheckJsonContent(request)));
+  KVR_ASSIGN_OR_RETURN(SelectionWorker worker,
+                       Counted(parts_.workers, ReadWorkerBody(request.body)));
   KVR_ASSIGN_OR_RETURN(worker, parts_.workers->Upsert(std::move(worker)));
   return JsonAnswer(201, WorkerJson(worker));
 }
@@ -43,8 +44,8 @@ SelectionApi::Answer SelectionApi::GetWorkers(const HttpRequest& request) {
 }
 
 SelectionApi::Answer SelectionApi::PatchWorker(const HttpRequest& request) {
-  KVR_ASSIGN_OR_RETURN(const WorkerId id, IdOfPath(request));
-  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const WorkerId id, Counted(parts_.workers, IdOfPath(request)));
+  KVR_RETURN_IF_ERROR(Counted(parts_.workers, CheckJsonContent(request)));
   WorkerSpec current;
   bool known = false;
   for (SelectionWorker& worker : parts_.workers->List()) {
@@ -53,7 +54,8 @@ SelectionApi::Answer SelectionApi::PatchWorker(const HttpRequest& request) {
     known = true;
   }
   if (!known) current.id = id;
-  KVR_ASSIGN_OR_RETURN(const SelectionWorkerPatch patch, ReadWorkerPatch(request.body, current));
+  KVR_ASSIGN_OR_RETURN(const SelectionWorkerPatch patch,
+                       Counted(parts_.workers, ReadWorkerPatch(request.body, current)));
   KVR_ASSIGN_OR_RETURN(const SelectionWorker worker, parts_.workers->Update(id, patch));
   return JsonAnswer(200, WorkerJson(worker));
 }

@@ -121,6 +121,14 @@ TEST_F(HttpServerTest, BodyComesInChunksOrWithContinue) {
   EXPECT_EQ(client.ReadAnswer().body, "4");
 }
 
+TEST_F(HttpServerTest, OldClientIsNotToldToContinue) {
+  BlockingClient client(server_.Address());
+  client.Send("POST /length HTTP/1.0\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nabcd");
+  const auto answer = client.ReadAnswer();
+  EXPECT_EQ(answer.status, 200) << "an interim answer is the final one to HTTP/1.0";
+  EXPECT_EQ(answer.body, "4");
+}
+
 TEST_F(HttpServerTest, LargeBodyPassesWhole) {
   BlockingClient client(server_.Address());
   const std::string body(20u << 20, 'x');

@@ -40,6 +40,16 @@ TEST(HttpFormatTest, ErrorMessageIsEscaped) {
   EXPECT_EQ(ErrorResponse(400, "a \"b\" \\ \n").body, R"({"error":"a \"b\" \\ \u000a"})");
 }
 
+TEST(HttpFormatTest, ErrorMessageIsUtf8WhateverItQuotes) {
+  const auto body_with = [](const std::string& quoted) { return ErrorResponse(404, quoted).body; };
+  EXPECT_EQ(body_with("\u00e9 \u20ac \U0001f600"), "{\"error\":\"\u00e9 \u20ac \U0001f600\"}");
+  for (const char* bad : {"\xff", "\x80", "\xc0", "\xe2", "\xed", "\xf5"})
+    EXPECT_EQ(body_with(bad), "{\"error\":\"\uFFFD\"}");
+  EXPECT_EQ(body_with("\xe2\x82"), "{\"error\":\"\uFFFD\uFFFD\"}") << "cut short";
+  EXPECT_EQ(body_with("\xc0\xaf"), "{\"error\":\"\uFFFD\uFFFD\"}") << "overlong";
+  EXPECT_EQ(body_with("\xed\xa0\x80"), "{\"error\":\"\uFFFD\uFFFD\uFFFD\"}") << "surrogate";
+}
+
 TEST(HttpFormatTest, TargetSplitsQueryAndAbsoluteForm) {
   EXPECT_EQ(SplitTarget("/a/b?c=d?e").path, "/a/b");
   EXPECT_EQ(SplitTarget("/a/b?c=d?e").query, "c=d?e");
