@@ -74,6 +74,12 @@ std::vector<FeedReport> FeedMonitor::Reports() const {
   return reports;
 }
 
+FeedState FeedMonitor::StateOf(Target target, FeedSource source) const {
+  MutexLock lock(mu_);
+  const auto report = reports_.find({target, source});
+  return report == reports_.end() ? FeedState::kNone : report->second.state;
+}
+
 FeedCounters FeedMonitor::Totals() const {
   MutexLock lock(mu_);
   return totals_;

@@ -42,6 +42,8 @@ class FeedMonitor {
   void CountApplied(const KvEvent& event, const ApplyResult& result);
 
   std::vector<FeedReport> Reports() const;  // ascending target, one each
+  // Of the latest report; kNone without one.
+  FeedState StateOf(Target target, FeedSource source) const;
   FeedCounters Totals() const;
 
   struct AppliedCounts {

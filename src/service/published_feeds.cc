@@ -59,6 +59,12 @@ absl::Status PublishedFeeds::Check(const PublishStart& start) const {
     return Conflict(absl::StatusCode::kFailedPrecondition, spec.id,
                     fmt::format("events of dp_rank {} come from its registered endpoint", rank));
   }
+  // A socket is given up on its own thread, a moment after the record has changed. What it takes
+  // out of the index then must not be what a stream has put there.
+  if (env_.monitor->StateOf(start.target, FeedSource::kSocket) != FeedState::kNone) {
+    return Conflict(absl::StatusCode::kFailedPrecondition, spec.id,
+                    fmt::format("the endpoint that dp_rank {} had is still being given up", rank));
+  }
   return absl::OkStatus();
 }
 

@@ -51,8 +51,8 @@ class PublishedFeeds final : public WorkerListener {
 
   // Gives the rank's feed to a new stream; the one that had it ends with kFeedConflict (ABORTED).
   // Errors: kUnknownWorker (NOT_FOUND), kInvalidRequest for a rank that is not the worker's,
-  // kIncarnationConflict, kFeedConflict (FAILED_PRECONDITION) if the rank has a socket endpoint,
-  // kShuttingDown.
+  // kIncarnationConflict, kFeedConflict (FAILED_PRECONDITION) if the rank has a socket endpoint or
+  // one that is still being given up, kShuttingDown.
   absl::StatusOr<std::shared_ptr<PublishStream>> Open(const PublishStart& start,
                                                       std::function<void()> wake);
 

@@ -369,6 +369,16 @@ TEST_F(PublishedFeedsTest, AnEndpointForTheRankEndsItsStreamAndTakesItsBlocks) {
   EXPECT_EQ(Overlap(a_), 0u);
 }
 
+// Else the blocks that it takes out of the index at the end could be the stream's.
+TEST_F(PublishedFeedsTest, AStreamWaitsUntilTheFormerSocketIsGivenUp) {
+  monitor_.Update({.target = TargetOf(1), .state = FeedState::kLive, .detail = "", .counters = {}});
+  const absl::Status refused = OpenError({.target = TargetOf(1)});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorReasonOf(refused), ErrorReason::kFeedConflict);
+  monitor_.Update({.target = TargetOf(1), .state = FeedState::kNone, .detail = "", .counters = {}});
+  EXPECT_NE(OpenWithoutReplay(), nullptr);
+}
+
 TEST_F(PublishedFeedsTest, ItsReportIsShownInsteadOfTheSocketsNone) {
   const auto stream = OpenWithoutReplay();
   monitor_.Update({.target = TargetOf(1), .state = FeedState::kNone, .detail = "", .counters = {}});
