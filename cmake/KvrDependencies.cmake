@@ -1,6 +1,6 @@
 # All dependencies are Debian 12 packages (deploy/packages lists them). Gotchas of those packages:
 #  - Protobuf ships no CMake config: module mode only.
-#  - xxHash, libzmq, liblzma come through pkg-config.
+#  - xxHash, libzmq, liblzma come through pkg-config; so does NATS.c, whose CMake config names an archive that is not packaged.
 #  - absl::string_view is not std::string_view here: absl/strings stays out of our interfaces.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -22,5 +22,7 @@ if(NOT KVR_PURE_ONLY)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(Boost 1.81 REQUIRED)          # Asio and Beast are header-only
   find_package(cppzmq CONFIG REQUIRED)
+  find_package(OpenSSL REQUIRED)
+  pkg_check_modules(NATS REQUIRED IMPORTED_TARGET libnats)
   find_package(benchmark CONFIG REQUIRED)
 endif()

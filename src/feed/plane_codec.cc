@@ -324,6 +324,13 @@ std::optional<ActiveLoad> DecodeActiveLoad(std::string_view payload) {
   return load;
 }
 
+void MergeLoad(const ActiveLoad& more, ActiveLoad* load) {
+  load->target = more.target;
+  if (more.active_decode_blocks) load->active_decode_blocks = more.active_decode_blocks;
+  if (more.active_prefill_tokens) load->active_prefill_tokens = more.active_prefill_tokens;
+  if (more.kv_used_blocks) load->kv_used_blocks = more.kv_used_blocks;
+}
+
 std::string PlaneSubject(const PlaneScope& scope, std::string_view topic) {
   std::string subject = "namespace";
   AppendSegment(scope.dynamo_namespace, &subject);

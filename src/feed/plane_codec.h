@@ -86,6 +86,8 @@ struct ActiveLoad {
   std::optional<uint64_t> kv_used_blocks;
 };
 std::optional<ActiveLoad> DecodeActiveLoad(std::string_view payload);
+// Takes over the fields that `more` says.
+void MergeLoad(const ActiveLoad& more, ActiveLoad* load);
 
 // Where workers publish: namespace.{ns}[.component.{component}[.endpoint.{endpoint}]].{topic}, each
 // segment percent-encoded. A component or endpoint of "*" stays a wildcard (of NATS).

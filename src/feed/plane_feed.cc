@@ -12,19 +12,13 @@ bool HasOwnSocket(const WorkerSpec& spec, uint32_t dp_rank) {
   return endpoints != spec.events.end() && !endpoints->second.live.empty();
 }
 
-void Merge(const ActiveLoad& more, ActiveLoad* load) {
-  load->target = more.target;
-  if (more.active_decode_blocks) load->active_decode_blocks = more.active_decode_blocks;
-  if (more.active_prefill_tokens) load->active_prefill_tokens = more.active_prefill_tokens;
-  if (more.kv_used_blocks) load->kv_used_blocks = more.kv_used_blocks;
-}
-
 }  // namespace
 
 void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEvent>* out) {
   const auto known = workers_.find(spec.id);
   if (known != workers_.end() && (reset || !SameBlocks(known->second.spec, spec)))
     RemoveWorker(spec.id, out);
+  if (reset) DropWaiting(spec.id);
   Worker& worker = workers_[spec.id];
   worker.spec = spec;
   const auto wanted = [&spec](uint32_t dp_rank) {
@@ -43,11 +37,7 @@ void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEven
     const uint32_t dp_rank = spec.dp_start_rank + i;
     if (wanted(dp_rank) && !worker.ranks.contains(dp_rank)) AddRank(&worker, dp_rank, out);
   }
-  // What else waited is of no rank that this worker has.
-  for (auto it = waiting_.lower_bound({spec.id, 0});
-       it != waiting_.end() && it->first.worker == spec.id;) {
-    DropWaiting(it++);
-  }
+  DropWaiting(spec.id);  // what else waited is of no rank that this worker has
 }
 
 void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* out) {
@@ -60,6 +50,7 @@ void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* 
                                  .path = std::nullopt})
           .first->second;
   changed_.insert(target);
+  if (AllPathsBroken()) rank.feed.OnPathDown(paths_.begin()->second);
   const auto waiting = waiting_.find(target);
   if (waiting == waiting_.end()) return;
   std::deque<WaitingEvent> events = std::move(waiting->second.events);
@@ -75,7 +66,7 @@ void PlaneFeed::RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out)
   rank->feed.DropBlocks(out);
   changed_.erase(target);
   loads_.erase(target);
-  gone_.insert(target);
+  gone_.push_back(ReportOf(target, *rank));
 }
 
 void PlaneFeed::RemoveWorker(WorkerId id, std::vector<KvEvent>* out) {
@@ -132,12 +123,8 @@ void PlaneFeed::Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneE
   changed_.insert(event.target);
   if (rank->path != path) {
     rank->path = path;
-    const auto broken = broken_paths_.find(path);
-    if (broken == broken_paths_.end()) {
-      rank->feed.OnPathUp();
-    } else {
-      rank->feed.OnPathDown(broken->second);
-    }
+    const std::string& failure = paths_[path];
+    failure.empty() ? rank->feed.OnPathUp() : rank->feed.OnPathDown(failure);
   }
   rank->feed.OnEvent(publisher_id, std::move(event), now, out);
 }
@@ -172,6 +159,11 @@ void PlaneFeed::Wait(WaitingEvent event) {
   }
 }
 
+void PlaneFeed::DropWaiting(WorkerId id) {
+  for (auto it = waiting_.lower_bound({id, 0}); it != waiting_.end() && it->first.worker == id;)
+    DropWaiting(it++);
+}
+
 void PlaneFeed::DropWaiting(std::map<Target, WaitingRank>::iterator rank) {
   unattributed_.skipped[static_cast<size_t>(SkipReason::kUnknownWorker)] +=
       rank->second.events.size();
@@ -188,25 +180,32 @@ void PlaneFeed::OnLoad(std::string_view payload) {
       load->target.dp_rank - spec->dp_start_rank >= spec->dp_size) {
     return CountSkip(SkipReason::kUnknownWorker, &unattributed_.skipped);
   }
-  Merge(*load, &loads_[load->target]);
+  MergeLoad(*load, &loads_[load->target]);
 }
 
 void PlaneFeed::OnPathUp(uint32_t path) {
-  broken_paths_.erase(path);
+  paths_[path].clear();
   ForEachRank([&](Target target, Rank& rank) {
-    if (rank.path != path) return;
+    if (rank.path.value_or(path) != path) return;
     rank.feed.OnPathUp();
     changed_.insert(target);
   });
 }
 
 void PlaneFeed::OnPathDown(uint32_t path, std::string_view why) {
-  broken_paths_[path] = why;
+  paths_[path] = why;
+  const bool all = AllPathsBroken();
   ForEachRank([&](Target target, Rank& rank) {
-    if (rank.path != path) return;
+    if (rank.path ? *rank.path != path : !all) return;
     rank.feed.OnPathDown(why);
     changed_.insert(target);
   });
+}
+
+// So that a rank that was never heard, of which the path is not known, waits for nothing that is there.
+bool PlaneFeed::AllPathsBroken() const {
+  return !paths_.empty() && std::none_of(paths_.begin(), paths_.end(),
+                                         [](const auto& path) { return path.second.empty(); });
 }
 
 void PlaneFeed::OnDropped(uint64_t messages) {
@@ -231,19 +230,21 @@ void PlaneFeed::OnApplyResult(Target target, const ApplyResult& result) {
   if (Rank* const rank = FindRank(target)) rank->feed.OnApplyResult(result);
 }
 
+PlaneFeed::RankReport PlaneFeed::ReportOf(Target target, const Rank& rank) {
+  return {.target = target,
+          .state = rank.feed.State(),
+          .detail = rank.feed.Detail(),
+          .counters = rank.feed.Counters()};
+}
+
 PlaneFeed::Changes PlaneFeed::TakeChanges() {
   Changes changes;
-  changes.gone.assign(gone_.begin(), gone_.end());
+  changes.gone.swap(gone_);
   for (const Target target : changed_) {
     const Rank* const rank = FindRank(target);
-    if (rank == nullptr) continue;
-    changes.ranks.push_back({.target = target,
-                             .state = rank->feed.State(),
-                             .detail = rank->feed.Detail(),
-                             .counters = rank->feed.Counters()});
+    if (rank != nullptr) changes.ranks.push_back(ReportOf(target, *rank));
   }
   for (const auto& [target, load] : loads_) changes.loads.push_back(load);
-  gone_.clear();
   changed_.clear();
   loads_.clear();
   return changes;

@@ -32,7 +32,8 @@ struct PlaneFeedConfig {
 // here; those that have one are not, else every event would count twice.
 //
 // A *path* is what messages come by and what can break: the connection to NATS, one broker, one
-// publisher's socket. A rank is on the path that its last event came by.
+// publisher's socket; numbered by the caller, who must not invent more than it has. A rank is on the
+// path that its last event came by.
 //
 // Thread-compatible. KV events are appended to `out` in the order in which they must be applied; the
 // caller hands each result back with OnApplyResult.
@@ -58,7 +59,8 @@ class PlaneFeed {
   void OnTick(MonotonicTime now, std::vector<KvEvent>* out);
   void OnApplyResult(Target target, const ApplyResult& result);
 
-  // What changed since the last call. A rank that left is in `gone`.
+  // What changed since the last call. A rank that left is in `gone`, with its last counters; it may
+  // be in `ranks`, too, if it came back.
   struct RankReport {
     Target target;
     FeedState state = FeedState::kNone;
@@ -66,7 +68,7 @@ class PlaneFeed {
     FeedCounters counters;
   };
   struct Changes {
-    std::vector<Target> gone;
+    std::vector<RankReport> gone;
     std::vector<RankReport> ranks;
     std::vector<ActiveLoad> loads;  // of registered ranks, in the order of arrival
   };
@@ -99,24 +101,27 @@ class PlaneFeed {
                 std::vector<KvEvent>* out);
   void OnLoad(std::string_view payload);
   Rank* FindRank(Target target);
+  bool AllPathsBroken() const;
   void Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneEvent event,
                MonotonicTime now, std::vector<KvEvent>* out);
   void Wait(WaitingEvent event);
+  void DropWaiting(WorkerId id);
   void DropWaiting(std::map<Target, WaitingRank>::iterator rank);
   void AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* out);
   void RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out);
+  static RankReport ReportOf(Target target, const Rank& rank);
   template <typename Visit>
   void ForEachRank(const Visit& visit);
 
   const PlaneFeedConfig config_;
   std::map<WorkerId, Worker> workers_;
-  std::map<uint32_t, std::string> broken_paths_;
+  std::map<uint32_t, std::string> paths_;  // what is wrong with each; empty = nothing
   std::map<Target, WaitingRank> waiting_;
   uint64_t next_arrival_ = 0;
   size_t waiting_bytes_ = 0;
   FeedCounters unattributed_;
   std::set<Target> changed_;
-  std::set<Target> gone_;
+  std::vector<RankReport> gone_;  // since the last report; as many as ranks left
   std::map<Target, ActiveLoad> loads_;
   PlaneBatch batch_;  // reused from message to message
 };

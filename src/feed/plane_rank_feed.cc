@@ -118,7 +118,7 @@ void PlaneRankFeed::OnPathDown(std::string_view why) { path_failure_ = why; }
 void PlaneRankFeed::OnPathUp() {
   if (path_failure_.empty()) return;
   path_failure_.clear();
-  ++counters_.reconnects;
+  if (publisher_) ++counters_.reconnects;
   OnSuspicion("the connection broke: events may have been lost");
 }
 

@@ -53,6 +53,13 @@ void FeedMonitor::Remove(Target target, FeedSource source) {
   reports_.erase({target, source});
 }
 
+void FeedMonitor::UpdateUnattributed(FeedSource source, const FeedCounters& counters) {
+  MutexLock lock(mu_);
+  FeedCounters& current = unattributed_[source];
+  Add(Difference(counters, current), &totals_);
+  current = counters;
+}
+
 void FeedMonitor::CountApplied(const KvEvent& event, const ApplyResult& result) {
   const auto relaxed = std::memory_order_relaxed;
   applied_[event.data.index()][static_cast<size_t>(result.status)].fetch_add(1, relaxed);
@@ -68,7 +75,7 @@ std::vector<FeedReport> FeedMonitor::Reports() const {
   reports.reserve(reports_.size());
   for (const auto& [key, report] : reports_) {
     const bool both = !reports.empty() && reports.back().target == report.target;
-    if (both) reports.pop_back();  // the published one comes after
+    if (both) reports.pop_back();  // the sources are in ascending precedence
     reports.push_back(report);
   }
   return reports;

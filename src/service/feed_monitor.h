@@ -17,8 +17,9 @@ namespace kvrouter {
 
 // How a rank's events come in.
 enum class FeedSource : uint8_t {
-  kSocket,     // the engine's own
-  kPublished,  // a stream at one of our doors
+  kSocket,      // the engine's own
+  kEventPlane,  // Dynamo's
+  kPublished,   // a stream at one of our doors
 };
 
 struct FeedReport {
@@ -38,6 +39,9 @@ class FeedMonitor {
   void Update(const FeedReport& report);
   void Remove(Target target, FeedSource source = FeedSource::kSocket);
 
+  // What a source counted that belongs to no rank, such as unreadable messages; since its start.
+  void UpdateUnattributed(FeedSource source, const FeedCounters& counters);
+
   // One applied KV event, by kind (0 stored, 1 removed, 2 cleared) and result.
   void CountApplied(const KvEvent& event, const ApplyResult& result);
 
@@ -56,6 +60,7 @@ class FeedMonitor {
  private:
   mutable Mutex mu_;
   std::map<std::pair<Target, FeedSource>, FeedReport> reports_ ABSL_GUARDED_BY(mu_);
+  std::map<FeedSource, FeedCounters> unattributed_ ABSL_GUARDED_BY(mu_);
   FeedCounters totals_ ABSL_GUARDED_BY(mu_);
   std::array<std::array<std::atomic<uint64_t>, kApplyStatusCount>, 3> applied_{};
   std::atomic<uint64_t> duplicate_store_events_{0};

@@ -33,6 +33,7 @@ MAY_INCLUDE = {
     'feed': {'base', 'feed', 'kvrouter'},
     'service': {'base', 'feed', 'service', 'kvrouter'},
     'adapters/zmq': {'adapters/zmq', 'base', 'feed', 'service', 'kvrouter'},
+    'adapters/nats': {'adapters/nats', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/grpc': {'adapters/grpc', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/http': {'adapters/http', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/metrics': {'adapters/metrics', 'base', 'feed', 'service', 'kvrouter'},

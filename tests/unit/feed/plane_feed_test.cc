@@ -48,7 +48,7 @@ class PlaneFeedTest : public testing::Test {
   // Last reported state of a rank.
   FeedState State(uint64_t worker, uint32_t rank = 0) {
     const auto changes = feed_.TakeChanges();
-    for (const Target gone : changes.gone) states_.erase(gone);
+    for (const auto& gone : changes.gone) states_.erase(gone.target);
     for (const auto& report : changes.ranks) states_[report.target] = report.state;
     const auto it = states_.find({WorkerId{worker}, rank});
     return it == states_.end() ? FeedState::kNone : it->second;
@@ -174,6 +174,13 @@ TEST_F(PlaneFeedTest, RemovedAndAddedAgainInOneStepIsReset) {
   EXPECT_EQ(State(7), FeedState::kConnecting);
 }
 
+TEST_F(PlaneFeedTest, ResetVoidsWhatWaited) {
+  HearEvents({Store(7, 0, 1)});
+  SetWorker(Spec(7), true);
+  EXPECT_EQ(Blocks(7), 0u);
+  EXPECT_EQ(Skipped(SkipReason::kUnknownWorker), 1u);
+}
+
 TEST_F(PlaneFeedTest, FewerRanksLoseTheirBlocks) {
   SetWorker(Spec(7, 2));
   HearEvents({Store(7, 0, 1, 0), Store(7, 0, 1, 1)});
@@ -195,6 +202,27 @@ TEST_F(PlaneFeedTest, BrokenPathConcernsTheRanksOnIt) {
   EXPECT_EQ(State(8), FeedState::kDegraded);
   HearEvents({Store(8, 1, 2)}, 2, 1);
   EXPECT_EQ(State(8), FeedState::kLive);
+}
+
+TEST_F(PlaneFeedTest, RankNeverHeardShowsWhenNothingWorks) {
+  feed_.OnPathDown(0, "no server");
+  SetWorker(Spec(7));
+  const auto detail = [this] {
+    const auto changes = feed_.TakeChanges();
+    return changes.ranks.empty() ? "" : changes.ranks.at(0).detail;
+  };
+  EXPECT_EQ(detail(), "no server");
+  feed_.OnPathUp(0);
+  EXPECT_EQ(detail(), "no event yet: what the rank holds is not known");
+  feed_.OnPathUp(1);
+  feed_.OnPathDown(0, "no server");  // the other one works
+  EXPECT_EQ(detail(), "no event yet: what the rank holds is not known");
+  feed_.OnPathDown(1, "gone, too");
+  EXPECT_EQ(detail(), "gone, too");
+  HearEvents({Store(7, 0, 1)}, 1, 0);  // left over from before
+  EXPECT_EQ(detail(), "no server");
+  feed_.OnPathUp(0);
+  EXPECT_EQ(State(7), FeedState::kDegraded);
 }
 
 TEST_F(PlaneFeedTest, DroppedMessagesMakeEveryRankSuspect) {

@@ -1,0 +1,225 @@
+#include "service/plane_intake.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include "kvrouter/error.h"
+
+namespace kvrouter {
+namespace {
+
+constexpr MonotonicTime kTickPeriod = std::chrono::milliseconds(50);
+constexpr size_t kItemsPerTurn = 256;  // between two looks at the worker set and at the time
+
+size_t BytesOf(std::string_view envelope) { return envelope.size() + 64; }
+
+// Everything that a worker's blocks and their names depend on besides its ranks.
+bool SameLife(const WorkerSpec& a, const WorkerSpec& b) {
+  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
+         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens;
+}
+
+}  // namespace
+
+PlaneIntake::PlaneIntake(const PlaneIntakeConfig& config, Router* router, FeedMonitor* monitor,
+                         ReportedLoads* loads, const Clock* clock)
+    : config_(config),
+      router_(router),
+      monitor_(monitor),
+      loads_(loads),
+      clock_(clock),
+      feed_(config.feed) {}
+
+PlaneIntake::~PlaneIntake() { Stop(); }
+
+absl::Status PlaneIntake::Start() {
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  } catch (const std::system_error& error) {
+    return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
+                     fmt::format("event plane thread: {}", error.what()));
+  }
+  pthread_setname_np(thread_.native_handle(), "kvr-plane");
+  return absl::OkStatus();
+}
+
+void PlaneIntake::Stop() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+void PlaneIntake::Push(uint32_t path, std::string_view envelope) {
+  const size_t bytes = BytesOf(envelope);
+  MutexLock lock(mu_);
+  if (queue_.size() >= config_.max_queued_messages ||
+      queued_bytes_ + bytes > config_.max_queued_bytes) {
+    ++dropped_;
+    return;
+  }
+  queued_bytes_ += bytes;
+  PushLocked({.kind = Item::Kind::kMessage, .path = path, .text = std::string(envelope)});
+}
+
+void PlaneIntake::PushBadFraming() {
+  MutexLock lock(mu_);
+  if (queue_.size() < config_.max_queued_messages)
+    PushLocked({.kind = Item::Kind::kBadFraming, .text = ""});
+}
+
+// Connections break now and then, messages come all the time: these few are let in above the bound.
+void PlaneIntake::PathUp(uint32_t path) {
+  MutexLock lock(mu_);
+  PushLocked({.kind = Item::Kind::kPathUp, .path = path, .text = ""});
+}
+void PlaneIntake::PathDown(uint32_t path, std::string_view why) {
+  MutexLock lock(mu_);
+  PushLocked({.kind = Item::Kind::kPathDown, .path = path, .text = std::string(why)});
+}
+
+void PlaneIntake::Dropped(uint64_t messages) {
+  MutexLock lock(mu_);
+  dropped_ += messages;
+}
+
+void PlaneIntake::PushLocked(Item item) {
+  if (dropped_ > 0) {
+    queue_.push_back(
+        {.kind = Item::Kind::kDrop, .dropped = std::exchange(dropped_, 0), .text = ""});
+    ++pushed_;
+  }
+  queue_.push_back(std::move(item));
+  ++pushed_;
+  wake_.NotifyOne();
+}
+
+void PlaneIntake::OnWorkerChanged(const WorkerSpec& spec) { Post(spec.id, spec); }
+void PlaneIntake::OnWorkerRemoved(WorkerId id, Incarnation) { Post(id, std::nullopt); }
+
+void PlaneIntake::Post(WorkerId id, std::optional<WorkerSpec> spec) {
+  MutexLock lock(mu_);
+  Wish& wish = wishes_[id];
+  if (!spec || (wish.spec && !SameLife(*wish.spec, *spec))) wish.reset = true;
+  wish.spec = std::move(spec);
+  wish.position = pushed_;
+  wake_.NotifyOne();
+}
+
+size_t PlaneIntake::QueuedMessages() const {
+  MutexLock lock(mu_);
+  return queue_.size();
+}
+
+void PlaneIntake::Run(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    MutexLock lock(mu_);
+    wake_.NotifyAll();
+  });
+  std::vector<Item> items;
+  Wishes wishes;
+  MonotonicTime next_tick{};
+  while (!stop.stop_requested()) {
+    Take(stop, &items, &wishes);
+    for (const Item& item : items) Handle(item);
+    for (const auto& [id, wish] : wishes) Fulfil(id, wish);
+    const MonotonicTime now = clock_->Now();
+    if (now < next_tick) continue;
+    next_tick = now + kTickPeriod;
+    feed_.OnTick(now, &events_);
+    ApplyEvents();
+    Report();
+  }
+  Report();
+}
+
+void PlaneIntake::Take(const std::stop_token& stop, std::vector<Item>* items, Wishes* wishes) {
+  items->clear();
+  wishes->clear();
+  MutexLock lock(mu_);
+  if (queue_.empty() && wishes_.empty() && !stop.stop_requested()) wake_.WaitFor(mu_, kTickPeriod);
+  // Up to the next wish, so that it is fulfilled in its turn.
+  uint64_t turn_ends = taken_ + kItemsPerTurn;
+  for (const auto& [id, wish] : wishes_) turn_ends = std::min(turn_ends, wish.position);
+  while (taken_ < turn_ends && !queue_.empty()) {
+    const Item& next = queue_.front();
+    if (next.kind == Item::Kind::kMessage) queued_bytes_ -= BytesOf(next.text);
+    items->push_back(std::move(queue_.front()));
+    queue_.pop_front();
+    ++taken_;
+  }
+  if (queue_.empty() && dropped_ > 0) {  // nothing came after what was dropped
+    items->push_back(
+        {.kind = Item::Kind::kDrop, .dropped = std::exchange(dropped_, 0), .text = ""});
+  }
+  for (auto it = wishes_.begin(); it != wishes_.end();) {
+    if (it->second.position > taken_) {
+      ++it;
+      continue;
+    }
+    wishes->insert(wishes_.extract(it++));
+  }
+}
+
+void PlaneIntake::Handle(const Item& item) {
+  switch (item.kind) {
+    case Item::Kind::kMessage:
+      feed_.OnMessage(item.path, item.text, clock_->Now(), &events_);
+      return ApplyEvents();
+    case Item::Kind::kBadFraming:
+      return feed_.OnBadFraming();
+    case Item::Kind::kPathUp:
+      return feed_.OnPathUp(item.path);
+    case Item::Kind::kPathDown:
+      return feed_.OnPathDown(item.path, item.text);
+    case Item::Kind::kDrop:
+      return feed_.OnDropped(item.dropped);
+  }
+}
+
+void PlaneIntake::Fulfil(WorkerId id, const Wish& wish) {
+  if (wish.spec) {
+    if (wish.reset) loads_->RemoveWorker(id);
+    loads_->SetWorker(*wish.spec);
+    feed_.SetWorker(*wish.spec, wish.reset, &events_);
+  } else {
+    loads_->RemoveWorker(id);
+    feed_.RemoveWorker(id, &events_);
+  }
+  ApplyEvents();
+}
+
+void PlaneIntake::ApplyEvents() {
+  for (const KvEvent& event : events_) {
+    const ApplyResult result = router_->Apply(event);
+    monitor_->CountApplied(event, result);
+    feed_.OnApplyResult(event.target, result);
+  }
+  events_.clear();
+}
+
+void PlaneIntake::Report() {
+  const PlaneFeed::Changes changes = feed_.TakeChanges();
+  const auto update = [this](const PlaneFeed::RankReport& rank) {
+    monitor_->Update({.target = rank.target,
+                      .source = FeedSource::kEventPlane,
+                      .state = rank.state,
+                      .detail = rank.detail,
+                      .counters = rank.counters});
+  };
+  for (const PlaneFeed::RankReport& rank : changes.gone) {
+    update(rank);  // nothing counted is lost with it
+    monitor_->Remove(rank.target, FeedSource::kEventPlane);
+  }
+  for (const PlaneFeed::RankReport& rank : changes.ranks) update(rank);
+  const MonotonicTime now = clock_->Now();
+  for (const ActiveLoad& load : changes.loads) loads_->Update(load, now);
+  monitor_->UpdateUnattributed(FeedSource::kEventPlane, feed_.Unattributed());
+}
+
+}  // namespace kvrouter

@@ -1,0 +1,116 @@
+#ifndef KVROUTER_SERVICE_PLANE_INTAKE_H_
+#define KVROUTER_SERVICE_PLANE_INTAKE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "feed/plane_feed.h"
+#include "kvrouter/router.h"
+#include "service/feed_monitor.h"
+#include "service/reported_loads.h"
+#include "service/worker_registry.h"
+
+namespace kvrouter {
+
+struct PlaneIntakeConfig {
+  PlaneFeedConfig feed;
+  // Messages received and not yet applied. Parity: DYN_ZMQ_EVENT_SUBSCRIBER_CHANNEL_CAPACITY.
+  size_t max_queued_messages = 100'000;
+  size_t max_queued_bytes = 256u << 20;
+};
+
+// What lies between the sockets of Dynamo's event plane and the core: a bounded queue, and a thread
+// that takes messages through PlaneFeed to the router and tells the monitor.
+//
+// Sockets and callbacks only queue. When the queue is full the newest message is dropped, and a note
+// of it takes the place in the queue where the next one fits, so that every rank's doubt begins
+// after what it did get. Changes of the worker set wait for the messages that came before them.
+//
+// Thread safety: thread-safe; Start and Stop once, from one thread.
+class PlaneIntake final : public WorkerListener {
+ public:
+  // All outlive this object.
+  PlaneIntake(const PlaneIntakeConfig& config, Router* router, FeedMonitor* monitor,
+              ReportedLoads* loads, const Clock* clock);
+  ~PlaneIntake() override;  // stops
+
+  absl::Status Start();
+  // No event is applied after it; what is still queued is thrown away.
+  void Stop();
+
+  // For the sockets. `path`: see PlaneFeed.
+  void Push(uint32_t path, std::string_view envelope);
+  void PushBadFraming();
+  void PathUp(uint32_t path);
+  void PathDown(uint32_t path, std::string_view why);
+  // Messages that the transport itself dropped on this side.
+  void Dropped(uint64_t messages);
+
+  void OnWorkerChanged(const WorkerSpec& spec) override;
+  void OnWorkerRemoved(WorkerId id, Incarnation incarnation) override;
+
+  size_t QueuedMessages() const;
+
+ private:
+  struct Item {
+    enum class Kind : uint8_t { kMessage, kBadFraming, kPathUp, kPathDown, kDrop };
+    Kind kind = Kind::kMessage;
+    uint32_t path = 0;
+    uint64_t dropped = 0;
+    std::string text;  // the envelope, or what is wrong with the path
+  };
+
+  // What is wanted of a worker; absent spec = it is gone. The newest per worker, with what an older
+  // one ended.
+  struct Wish {
+    std::optional<WorkerSpec> spec;
+    bool reset = false;
+    uint64_t position = 0;  // items queued before it
+  };
+  using Wishes = std::map<WorkerId, Wish>;
+
+  void PushLocked(Item item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Post(WorkerId id, std::optional<WorkerSpec> spec);
+  void Run(const std::stop_token& stop);
+  // The next items, and the wishes that are due after them; waits for some.
+  void Take(const std::stop_token& stop, std::vector<Item>* items, Wishes* wishes);
+  void Handle(const Item& item);
+  void Fulfil(WorkerId id, const Wish& wish);
+  void ApplyEvents();
+  void Report();
+
+  const PlaneIntakeConfig config_;
+  Router* const router_;
+  FeedMonitor* const monitor_;
+  ReportedLoads* const loads_;
+  const Clock* const clock_;
+
+  mutable Mutex mu_;
+  CondVar wake_;
+  std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;  // not in the queue yet
+  uint64_t pushed_ ABSL_GUARDED_BY(mu_) = 0;   // items ever queued
+  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;    // and taken
+  Wishes wishes_ ABSL_GUARDED_BY(mu_);
+
+  // The thread's own.
+  PlaneFeed feed_;
+  std::vector<KvEvent> events_;
+
+  std::jthread thread_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_SERVICE_PLANE_INTAKE_H_
