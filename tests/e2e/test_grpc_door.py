@@ -143,7 +143,7 @@ def test_a_deadline_that_has_passed_leaves_at_most_what_can_be_freed(daemon):
         request.token_ids.ids.extend(range(20))
         try:
             daemon.router.Route(request, timeout=timeout)
-            assert timeout > 0  # gRPC rounds it up, so an answer may just be in time
+            assert timeout >= 0  # gRPC counts in milliseconds, so an answer may just be in time
         except grpc.RpcError as error:
             assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     wait_for('no bookings', lambda: freed(daemon, [f'late{i}' for i in range(3)]))

@@ -33,7 +33,6 @@ class Dice {
 };
 
 constexpr uint64_t kWorker = 7;
-constexpr Target kTarget{WorkerId{kWorker}, 0};
 
 // What one rank's publisher said, with what the rank held after it: root blocks only, named by their content.
 struct Said {
