@@ -105,7 +105,8 @@ TEST(HttpLimitsTest, GarbageIsABadRequest) {
 }
 
 TEST(HttpLimitsTest, LongestWaitingConnectionMakesRoomForANewOne) {
-  const auto server = StartServer({.max_connections = 3});
+  // One thread, so that connections begin to wait in the order in which they were answered.
+  const auto server = StartServer({.threads = 1, .max_connections = 3});
   std::vector<std::unique_ptr<BlockingClient>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<BlockingClient>(server->Address()));
