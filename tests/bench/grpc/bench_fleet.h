@@ -15,16 +15,29 @@
 
 namespace kvrouter::bench {
 
-// Workers that hold different lengths of both prompts.
+// Workers that hold different lengths of both prompts. With DecisionDetail::kWinner nothing is kept
+// that could explain a decision later.
 struct Fleet {
   RouterMetrics metrics{MetricsConfig()};
-  Router router{RouterConfig(), &metrics};
+  Router router;
   WorkerRegistry registry{&router};
-  RoutingService service{ServiceConfig(), &router, &SteadyClock()};
+  RoutingService service;
 
-  explicit Fleet(int workers) {
+  explicit Fleet(int workers, DecisionDetail detail = DecisionDetail::kFull)
+      : router(RouterOf(detail), &metrics), service(ServiceOf(detail), &router, &SteadyClock()) {
     const auto count = static_cast<size_t>(workers);
     for (size_t id = 1; id <= count; ++id) AddWorker(id, count);
+  }
+
+  static RouterConfig RouterOf(DecisionDetail detail) {
+    RouterConfig config;
+    config.decision_detail = detail;
+    return config;
+  }
+  static ServiceConfig ServiceOf(DecisionDetail detail) {
+    ServiceConfig config;
+    if (detail == DecisionDetail::kWinner) config.decision_ring_entries = 0;
+    return config;
   }
 
   void AddWorker(size_t id, size_t count) {

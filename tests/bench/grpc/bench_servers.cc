@@ -156,22 +156,31 @@ std::unique_ptr<grpc::Server> Serve(grpc::Service* service, int* port) {
   return server;
 }
 
+std::unique_ptr<GrpcServer> Serve(Fleet* fleet) {
+  auto server = std::make_unique<GrpcServer>(GrpcServerConfig(),
+                                             GrpcServer::Doors{.routing = &fleet->service,
+                                                               .workers = &fleet->registry,
+                                                               .feeds = nullptr,
+                                                               .router = &fleet->router});
+  KVR_CHECK(server->Start().ok(), "no server");
+  return server;
+}
+
 }  // namespace
 
 int ServeUntilInputEnds(int workers) {
   Fleet fleet(workers);
-  GrpcServer server(GrpcServerConfig(), {.routing = &fleet.service,
-                                         .workers = &fleet.registry,
-                                         .feeds = nullptr,
-                                         .router = &fleet.router});
-  KVR_CHECK(server.Start().ok(), "no server");
+  Fleet winner_fleet(workers, DecisionDetail::kWinner);
+  const auto server = Serve(&fleet);
+  const auto winner_server = Serve(&winner_fleet);
   EchoService echo(&fleet);
   FixedService fixed(&fleet);
   int echo_port = 0;
   int fixed_port = 0;
   const auto echo_server = Serve(&echo, &echo_port);
   const auto fixed_server = Serve(&fixed, &fixed_port);
-  fmt::print("127.0.0.1:{}\n127.0.0.1:{}\n{}\n", echo_port, fixed_port, server.Address());
+  fmt::print("127.0.0.1:{}\n127.0.0.1:{}\n{}\n{}\n", echo_port, fixed_port,
+             winner_server->Address(), server->Address());
   std::fflush(stdout);
   while (std::getchar() != EOF) {
   }

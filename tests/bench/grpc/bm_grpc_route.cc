@@ -1,7 +1,7 @@
 // What Route costs behind gRPC: unary and on a stream, beside an echo of the same sizes and a
-// handler that parses the same request and answers as many bytes (bench_servers.h). Servers and
-// client are two processes on the same machine; the three servers take turns in short slices, so
-// that noise of the machine falls on all of them. Printed are medians over the rounds; a ratio is
+// handler that parses the same request and answers as many bytes, and with explanations off
+// (bench_servers.h). Servers and client are two processes on the same machine; the servers take
+// turns in short slices, so that noise of the machine falls on all of them. Printed are medians over the rounds; a ratio is
 // the median of the rounds' ratios.
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
@@ -36,8 +36,8 @@ struct Options {
   bool serve = false;
 };
 
-enum Variant { kEcho, kFixed, kRoute, kVariants };
-constexpr std::string_view kVariantNames[] = {"echo", "fixed", "Route"};
+enum Variant { kEcho, kFixed, kWinner, kRoute, kVariants };
+constexpr std::string_view kVariantNames[] = {"echo", "fixed", "winner", "Route"};
 
 double Seconds(const timespec& time) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -140,25 +140,38 @@ class Measurement {
                       std::chrono::nanoseconds(static_cast<int64_t>(options_.slice_seconds * 1e9)));
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
     const double cpu_s = servers_.CpuSeconds() - cpu_before;
-    if (variant == kRoute) FreeAll(servers_.channel(variant), next_id_, calls);
+    if (variant >= kWinner) FreeAll(servers_.channel(variant), next_id_, calls);
     next_id_ += calls;
     const auto n = static_cast<double>(calls);
     return {.calls_per_s = n / time.count(), .server_us = 1e6 * cpu_s / n};
   }
 
-  void Print(Call call, Form form, int variant, const std::vector<Slice>* slices) {
-    std::vector<double> rates, costs, rate_ratios, cost_ratios;
-    for (size_t i = 0; i < slices[variant].size(); ++i) {
-      const Slice& slice = slices[variant][i];
+  // Medians of the rounds' ratios.
+  static Slice RatioOf(const std::vector<Slice>& slices, const std::vector<Slice>& baseline) {
+    std::vector<double> rates, costs;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      rates.push_back(slices[i].calls_per_s / baseline[i].calls_per_s);
+      costs.push_back(slices[i].server_us / baseline[i].server_us);
+    }
+    return {.calls_per_s = Median(rates), .server_us = Median(costs)};
+  }
+
+  static void Print(Call call, Form form, int variant, const std::vector<Slice>* slices) {
+    std::vector<double> rates, costs;
+    for (const Slice& slice : slices[variant]) {
       rates.push_back(slice.calls_per_s);
       costs.push_back(slice.server_us);
-      rate_ratios.push_back(slice.calls_per_s / slices[kFixed][i].calls_per_s);
-      cost_ratios.push_back(slice.server_us / slices[kFixed][i].server_us);
     }
+    const Slice ratio = RatioOf(slices[variant], slices[kFixed]);
     fmt::print("{:<7} {:<13} {:<6} {:>10.0f} {:>14.1f} {:>14.2f} {:>14.2f}\n",
                call == Call::kUnary ? "unary" : "stream",
                form == Form::kHashes2Kb ? "hashes, 2 KB" : "tokens, 56 KB", kVariantNames[variant],
-               Median(rates), Median(costs), Median(rate_ratios), Median(cost_ratios));
+               Median(rates), Median(costs), ratio.calls_per_s, ratio.server_us);
+    if (variant == kRoute) {
+      const Slice explained = RatioOf(slices[kRoute], slices[kWinner]);
+      fmt::print("{:>28} explanations: rate x {:.3f}, CPU x {:.3f}\n", "", explained.calls_per_s,
+                 explained.server_us);
+    }
     std::fflush(stdout);
   }
 
