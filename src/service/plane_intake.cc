@@ -19,12 +19,6 @@ constexpr size_t kItemsPerTurn = 256;  // between two looks at the worker set an
 
 size_t BytesOf(std::string_view envelope) { return envelope.size() + 64; }
 
-// Everything that a worker's blocks and their names depend on besides its ranks.
-bool SameLife(const WorkerSpec& a, const WorkerSpec& b) {
-  return a.incarnation == b.incarnation && a.model_name == b.model_name &&
-         a.routing_group == b.routing_group && a.block_size_tokens == b.block_size_tokens;
-}
-
 }  // namespace
 
 PlaneIntake::PlaneIntake(const PlaneIntakeConfig& config, Router* router, FeedMonitor* monitor,
@@ -105,7 +99,7 @@ void PlaneIntake::OnWorkerRemoved(WorkerId id, Incarnation) { Post(id, std::null
 void PlaneIntake::Post(WorkerId id, std::optional<WorkerSpec> spec) {
   MutexLock lock(mu_);
   Wish& wish = wishes_[id];
-  if (!spec || (wish.spec && !SameLife(*wish.spec, *spec))) wish.reset = true;
+  if (!spec || (wish.spec && !SameBlocks(*wish.spec, *spec))) wish.reset = true;
   wish.spec = std::move(spec);
   wish.position = pushed_;
   wake_.NotifyOne();
