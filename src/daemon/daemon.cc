@@ -48,6 +48,8 @@ Daemon::Daemon(DaemonConfig config)
                   .max_batches_during_replay = config_.zmq.max_live_batches_during_replay},
                  &router_, &feeds_, &SteadyClock()),
       zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
+      event_plane_(config_.event_plane, config_.metrics.dynamo_namespace, &router_, &feeds_,
+                   &loads_, &SteadyClock()),
       grpc_(config_.grpc,
             {.routing = &service_,
              .workers = &workers_,
@@ -70,10 +72,13 @@ Daemon::Daemon(DaemonConfig config)
                        .feeds = &feeds_,
                        .workers = &workers_,
                        .published = &published_,
+                       .loads = &loads_,
+                       .clock = &SteadyClock(),
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
   workers_.AddListener(&zmq_);
+  if (event_plane_.Listener() != nullptr) workers_.AddListener(event_plane_.Listener());
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);
@@ -85,6 +90,7 @@ absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(http_.Start());
   KVR_RETURN_IF_ERROR(grpc_.Start());
   KVR_RETURN_IF_ERROR(zmq_.Start());
+  KVR_RETURN_IF_ERROR(event_plane_.Start());
   KVR_RETURN_IF_ERROR(RegisterWorkers());
   KVR_RETURN_IF_ERROR(WriteAddressesFile());
   running_ = true;
@@ -103,6 +109,7 @@ void Daemon::Stop() {
   service_.StopIntake();
   grpc_.Stop(config_.shutdown_grace);
   http_.Stop(kHttpStopGrace);
+  event_plane_.Stop();
   zmq_.Stop();
   if (addresses_written_) std::remove(config_.addresses_file.c_str());
   if (running_) spdlog::info("event=stopped");

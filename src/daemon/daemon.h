@@ -17,10 +17,12 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "daemon/daemon_config.h"
+#include "daemon/event_plane.h"
 #include "daemon/readiness.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
+#include "service/reported_loads.h"
 #include "service/routing_service.h"
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
@@ -69,7 +71,9 @@ class Daemon {
   SelectCache select_cache_;
   FeedMonitor feeds_;
   PublishedFeeds published_;
+  ReportedLoads loads_;
   ZmqEventSource zmq_;
+  EventPlane event_plane_;
   GrpcServer grpc_;
   SelectionApi selection_;
   HttpServer http_;

@@ -9,6 +9,7 @@
 #include "adapters/http/http_server.h"
 #include "adapters/metrics/router_metrics.h"
 #include "adapters/zmq/zmq_event_source.h"
+#include "daemon/event_plane.h"
 #include "kvrouter/config.h"
 #include "kvrouter/worker.h"
 #include "service/routing_service.h"
@@ -31,6 +32,7 @@ struct DaemonConfig {
   GrpcServerConfig grpc;
   HttpServerConfig http;
   ZmqEventSourceConfig zmq;
+  EventPlaneConfig event_plane;
   MetricsConfig metrics;
   std::vector<WorkerSpec> workers;
 

@@ -132,6 +132,39 @@ bool IsLogLevel(std::string_view text) {
   return std::find(kLevels.begin(), kLevels.end(), text) != kLevels.end();
 }
 
+// Values separated by commas; an empty one between them is left out.
+template <typename Field>
+Option WordList(std::string name, std::string environment, Field field, std::string range,
+                std::string help) {
+  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
+    std::vector<std::string> words;
+    while (!text.empty()) {
+      const size_t comma = std::min(text.find(','), text.size());
+      std::string_view word = text.substr(0, comma);
+      text.remove_prefix(std::min(comma + 1, text.size()));
+      while (word.starts_with(' ')) word.remove_prefix(1);
+      while (word.ends_with(' ')) word.remove_suffix(1);
+      if (!word.empty()) words.emplace_back(word);
+    }
+    field(*config) = std::move(words);
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    return fmt::format("{}", fmt::join(field(copy), ","));
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+template <typename Field>
+Option Secret(std::string name, std::string environment, Field field, std::string help) {
+  Option option = Words(std::move(name), std::move(environment), field, "text, or empty", Anything,
+                        std::move(help));
+  option.is_secret = true;
+  return option;
+}
+
 Option DecisionDetailOption() {
   return {"decision-detail",
           "KVROUTER_DECISION_DETAIL",
@@ -175,6 +208,7 @@ Option StoreCountingOption() {
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxBytes = uint64_t{1}
                                << 31;  // one message; gRPC's own limit is a signed 32-bit number
+constexpr uint64_t kHourMs = 3600ull * 1000;
 constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
 // With what follows, the end of the daemon stays under 5 s.
 constexpr uint64_t kMaxShutdownGraceMs = 3000;
@@ -298,6 +332,68 @@ void AddFeeds(std::vector<Option>* table) {
   t.push_back(StoreCountingOption());
 }
 
+bool IsEventPlane(std::string_view text) {
+  return text == "none" || text == "nats" || text == "zmq";
+}
+
+void AddEventPlane(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Words("event-plane", "DYN_EVENT_PLANE", FIELD(event_plane.transport),
+                    "none, nats or zmq", IsEventPlane,
+                    "Dynamo's event plane to listen to, for ranks without an event endpoint of "
+                    "their own."));
+  t.push_back(Words("event-plane-component", "KVROUTER_EVENT_PLANE_COMPONENT",
+                    FIELD(event_plane.component), "text, or empty", Anything,
+                    "Dynamo component whose workers are heard; empty: all of the namespace."));
+  t.push_back(Words("event-plane-endpoint", "KVROUTER_EVENT_PLANE_ENDPOINT",
+                    FIELD(event_plane.endpoint), "text, or empty", Anything,
+                    "Dynamo endpoint, of that component, whose workers are heard; empty: all."));
+  t.push_back(WordList("event-plane-publishers", "KVROUTER_EVENT_PLANE_PUBLISHERS",
+                       FIELD(event_plane.zmq.publishers), "ENDPOINT[,...], or empty",
+                       "With event-plane zmq: the sockets that workers publish on, when there is "
+                       "no broker."));
+  t.push_back(Words("zmq-broker-url", "DYN_ZMQ_BROKER_URL", FIELD(event_plane.zmq_broker_url),
+                    "xsub=ENDPOINT[;...],xpub=ENDPOINT[;...], or empty", Anything,
+                    "With event-plane zmq: the brokers; their xpub endpoints are connected to."));
+  t.push_back(Whole("event-plane-gap-wait-ms", "KVROUTER_EVENT_PLANE_GAP_WAIT_MS",
+                    FIELD(event_plane.gap_wait), 0, kDayMs,
+                    "With several brokers: how long an event that came early waits for those "
+                    "before it, in ms."));
+  t.push_back(Whole("event-plane-queue-messages", "DYN_ZMQ_EVENT_SUBSCRIBER_CHANNEL_CAPACITY",
+                    FIELD(event_plane.intake.max_queued_messages), 1, 10'000'000,
+                    "Messages of the event plane received and not yet applied; beyond, new ones "
+                    "are dropped."));
+  t.push_back(Whole("event-plane-queue-bytes", "KVROUTER_EVENT_PLANE_QUEUE_BYTES",
+                    FIELD(event_plane.intake.max_queued_bytes), 1 << 20, uint64_t{1} << 40,
+                    "Memory of those messages together, in bytes."));
+  t.push_back(WordList("nats-server", "NATS_SERVER", FIELD(event_plane.nats.servers),
+                       "nats://HOST:PORT or tls://HOST:PORT [,...]",
+                       "With event-plane nats: the servers, tried in turn."));
+  t.push_back(Words("nats-auth-username", "NATS_AUTH_USERNAME", FIELD(event_plane.nats.username),
+                    "text, or empty", Anything, "User at the NATS server."));
+  t.push_back(Secret("nats-auth-password", "NATS_AUTH_PASSWORD", FIELD(event_plane.nats.password),
+                     "Password of that user."));
+  t.push_back(Secret("nats-auth-token", "NATS_AUTH_TOKEN", FIELD(event_plane.nats.token),
+                     "Token instead of a user."));
+  t.push_back(Secret("nats-auth-nkey", "NATS_AUTH_NKEY", FIELD(event_plane.nats.nkey_seed),
+                     "Seed of an nkey (SU...) instead of a user."));
+  t.push_back(Words("nats-auth-credentials-file", "NATS_AUTH_CREDENTIALS_FILE",
+                    FIELD(event_plane.nats.credentials_file), "a path, or empty", Anything,
+                    "File with JWT and seed instead of a user."));
+  t.push_back(Words("nats-tls-ca-cert-path", "NATS_TLS_CA_CERT_PATH",
+                    FIELD(event_plane.nats.tls_ca_cert_path), "a path, or empty", Anything,
+                    "Certificates that the NATS server's is checked against; asks for TLS."));
+  t.push_back(Switch("nats-tls-insecure", "NATS_TLS_INSECURE", FIELD(event_plane.nats.tls_insecure),
+                     "TLS without checking the NATS server's certificate."));
+  t.push_back(Whole("nats-reconnect-min-ms", "KVROUTER_NATS_RECONNECT_MIN_MS",
+                    FIELD(event_plane.nats.reconnect_min), 1, kHourMs,
+                    "First wait before another try to reach NATS, in ms; it doubles up to the "
+                    "maximum, each time a random part of up to a half less."));
+  t.push_back(Whole("nats-reconnect-max-ms", "KVROUTER_NATS_RECONNECT_MAX_MS",
+                    FIELD(event_plane.nats.reconnect_max), 1, kHourMs,
+                    "Longest such wait, in ms."));
+}
+
 void AddGrpc(std::vector<Option>* table) {
   auto& t = *table;
   t.push_back(Whole("grpc-max-message-bytes", "KVROUTER_GRPC_MAX_MESSAGE_BYTES",
@@ -390,6 +486,7 @@ const std::vector<Option>& OptionTable() {
     AddDoors(rows);
     AddRouting(rows);
     AddFeeds(rows);
+    AddEventPlane(rows);
     AddLimits(rows);
     AddGrpc(rows);
     AddHttp(rows);

@@ -27,6 +27,9 @@ struct Option {
   // The value as text that `set` accepts.
   std::function<std::string(const DaemonConfig& config)> get;
 
+  // Shown as *** instead of its value.
+  bool is_secret = false;
+
   std::string Key() const;
   std::string Default() const { return get(DaemonConfig{}); }
 };

@@ -249,6 +249,7 @@ class Resolver {
 // What concerns more than one setting, and whether the workers of the file can live together.
 absl::Status CheckTogether(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.router));
+  KVR_RETURN_IF_ERROR(Validate(config.event_plane, config.metrics.dynamo_namespace));
   if (config.zmq.reconnect_min > config.zmq.reconnect_max) {
     return absl::InvalidArgumentError(
         fmt::format("zmq_reconnect_min_ms ({}) is over zmq_reconnect_max_ms ({})",
@@ -264,6 +265,13 @@ absl::Status CheckTogether(const DaemonConfig& config) {
     }
   }
   return absl::OkStatus();
+}
+
+// A secret is only said to be there.
+std::string ShownValue(const EffectiveSetting& setting) {
+  const Option* const option = FindOptionByKey(setting.key);
+  const bool hidden = option != nullptr && option->is_secret && !setting.value.empty();
+  return hidden ? "\"***\"" : YamlScalar(setting.value);
 }
 
 }  // namespace
@@ -298,9 +306,8 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
 std::string EffectiveConfigText(const LoadedOptions& options) {
   std::string out;
   for (const EffectiveSetting& setting : options.settings) {
-    out +=
-        fmt::format("{:<60} # {}\n", fmt::format("{}: {}", setting.key, YamlScalar(setting.value)),
-                    setting.source);
+    out += fmt::format("{:<60} # {}\n", fmt::format("{}: {}", setting.key, ShownValue(setting)),
+                       setting.source);
   }
   if (!options.config.workers.empty()) out += fmt::format("# {}\n", options.workers_source);
   return out + WorkersYaml(options.config.workers);

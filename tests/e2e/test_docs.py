@@ -4,7 +4,9 @@ import pathlib
 import re
 import subprocess
 
+import zmq
 from conftest import ROOT, live_events, router_pb2, wait_for
+from dynamo_worker import ZmqPublisher, envelope
 
 CONSTANT_LABELS = {'C': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint'],
                    'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id'], 'I': ['router_id']}
@@ -48,8 +50,14 @@ def test_the_grpc_reference_leads_somewhere():
 
 def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
     engine = new_engine()
-    daemon = start()
+    context = zmq.Context()
+    plane = ZmqPublisher(context)
+    daemon = start('--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint)
     daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
+    plane.wait_for_subscriber()
+    plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,
+                            'kv_used_blocks': 1}, 'kv_metrics'), 'kv_metrics')
+    wait_for('the load report', lambda: daemon.metrics().all('kvrouter_worker_report_age_seconds'))
     wait_for('feed', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1'))
     daemon.route([1, 2, 3, 4, 5], 'r')
     daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r'))
@@ -63,4 +71,5 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
         assert family in rows, name
         assert [label for label in labels if label != 'le'] == rows[family][1], name
         shown[family] = True
-    assert set(shown) == set(rows), 'with a worker, its feed and a request that reports, every family has a series'
+    assert set(shown) == set(rows), 'with a worker that reports, its feed and a request, every family has a series'
+    context.destroy(0)

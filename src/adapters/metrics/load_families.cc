@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "adapters/metrics/scraped_families.h"
@@ -33,6 +37,28 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilie
   show(Metric::kWorkerActiveRequests, [](const TargetLoad& load) { return load.active_requests; });
   show(Metric::kWorkerDraining, [](const TargetLoad& load) { return load.draining ? 1.0 : 0.0; });
   show(Metric::kWorkerIndexBlocks, [](const TargetLoad& load) { return load.index_blocks; });
+}
+
+void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
+                       MetricFamilies* out) {
+  const auto labels = [](const ReportedLoads::Report& report) -> MetricLabels {
+    const Target target = report.load.target;
+    return {{"worker_id", fmt::format("{}", static_cast<uint64_t>(target.worker))},
+            {"dp_rank", fmt::format("{}", target.dp_rank)}};
+  };
+  const auto show = [&](Metric metric, std::optional<uint64_t> ActiveLoad::*field) {
+    out->Open(metric);
+    for (const ReportedLoads::Report& report : reports) {
+      if (report.load.*field) out->Add(*(report.load.*field), labels(report));
+    }
+  };
+  show(Metric::kWorkerReportedKvUsedBlocks, &ActiveLoad::kv_used_blocks);
+  show(Metric::kWorkerReportedActiveDecodeBlocks, &ActiveLoad::active_decode_blocks);
+  show(Metric::kWorkerReportedActivePrefillTokens, &ActiveLoad::active_prefill_tokens);
+  out->Open(Metric::kWorkerReportAge);
+  for (const ReportedLoads::Report& report : reports) {
+    out->Add(std::chrono::duration<double>(now - report.at).count(), labels(report));
+  }
 }
 
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out) {

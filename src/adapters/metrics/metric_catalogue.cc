@@ -15,6 +15,8 @@ using enum MetricOrigin;
 constexpr std::string_view kBooks = "When a request books, once, whatever the door.";
 constexpr std::string_view kDecides = "With every decision, advice included.";
 constexpr std::string_view kWorkerLabels = "worker_id, dp_rank, worker_type";
+constexpr std::string_view kRankLabels = "worker_id, dp_rank";
+constexpr std::string_view kWithLoadReports = "With each load report of the rank.";
 constexpr std::string_view kQueueLabels = "model, worker_type, policy_class";
 constexpr std::string_view kQueueMoves = "Not yet: requests do not wait.";
 constexpr std::string_view kPartitionLabels = "model, routing_group";
@@ -265,6 +267,25 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = kWorkerLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
  .meaning = "Distinct blocks the index believes the worker holds.",
  .moves = kWithEvents},
+{.metric = Metric::kWorkerReportedKvUsedBlocks, .name = "kvrouter_worker_reported_kv_used_blocks",
+ .type = kGauge, .labels = kRankLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "KV blocks in use as the worker last said on Dynamo's event plane; none if it never "
+            "did. Shown only: decisions go by the router's own bookings.",
+ .moves = kWithLoadReports},
+{.metric = Metric::kWorkerReportedActiveDecodeBlocks,
+ .name = "kvrouter_worker_reported_active_decode_blocks", .type = kGauge, .labels = kRankLabels,
+ .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Decode blocks of the rank as last said on Dynamo's event plane.",
+ .moves = kWithLoadReports},
+{.metric = Metric::kWorkerReportedActivePrefillTokens,
+ .name = "kvrouter_worker_reported_active_prefill_tokens", .type = kGauge, .labels = kRankLabels,
+ .unit = "tokens", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Prefill tokens of the rank as last said on Dynamo's event plane.",
+ .moves = kWithLoadReports},
+{.metric = Metric::kWorkerReportAge, .name = "kvrouter_worker_report_age_seconds",
+ .type = kGauge, .labels = kRankLabels, .unit = "seconds", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Time since the rank's last load report on Dynamo's event plane.",
+ .moves = "At every scrape."},
 
 // ---- Models ----
 {.metric = Metric::kQueuePendingRequests, .name = "dynamo_frontend_router_queue_pending_requests",

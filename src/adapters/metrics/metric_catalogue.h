@@ -65,6 +65,10 @@ enum class Metric : uint8_t {
   kWorkerActiveRequests,
   kWorkerDraining,
   kWorkerIndexBlocks,
+  kWorkerReportedKvUsedBlocks,
+  kWorkerReportedActiveDecodeBlocks,
+  kWorkerReportedActivePrefillTokens,
+  kWorkerReportAge,
   // Models
   kQueuePendingRequests,
   kQueuePendingIslTokens,

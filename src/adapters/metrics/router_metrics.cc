@@ -116,6 +116,9 @@ std::string RouterMetrics::Text() const {
   ShowEvents(applied, feed_totals, &out);
   ShowWorkers(partitions, &out);
   impl_->requests.ShowLatest(partitions, &out);
+  ShowReportedLoads(
+      from.loads != nullptr ? from.loads->List() : std::vector<ReportedLoads::Report>{},
+      from.clock != nullptr ? from.clock->Now() : MonotonicTime{}, &out);
   ShowQueues(partitions, &out);
   ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);

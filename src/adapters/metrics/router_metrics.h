@@ -8,11 +8,13 @@
 
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/http_figures.h"
+#include "base/clock.h"
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/phase_observer.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
+#include "service/reported_loads.h"
 #include "service/request_observer.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
@@ -44,6 +46,8 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     const FeedMonitor* feeds = nullptr;
     const WorkerRegistry* workers = nullptr;
     const PublishedFeeds* published = nullptr;
+    const ReportedLoads* loads = nullptr;
+    const Clock* clock = nullptr;  // of the times in `loads`
     std::function<HttpFigures()> http;
     std::function<bool()> ready;  // as /ready answers
   };

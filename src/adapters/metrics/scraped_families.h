@@ -10,6 +10,7 @@
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/refusal_counts.h"
+#include "service/reported_loads.h"
 #include "service/routing_service.h"
 
 namespace kvrouter {
@@ -23,6 +24,9 @@ void ShowService(const ServiceCounters& counters,
                  const RefusalCounts::ByReason& publish_refused, MetricFamilies* out);
 // Ranks of workers, then partitions. Those of partitions without workers and bookings are left out.
 void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+// What ranks said of themselves. A field that a rank never said has no series.
+void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
+                       MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 // Models: what waits for a worker, and what the workers of a model said of themselves.
 void ShowQueues(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
+#include <string_view>
 
+#include "daemon/event_plane.h"
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
 #include "daemon/unimplemented_settings.h"
@@ -17,6 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using Arguments = std::vector<std::string>;
 using Environment = std::map<std::string, std::string>;
 
@@ -49,14 +52,18 @@ EffectiveSetting SettingOf(const LoadedOptions& options, const std::string& key)
   return {};
 }
 
+// Dynamo's runtime reads where NATS is, and how to log in there, from variables of NATS' name.
+bool IsDynamos(std::string_view variable) {
+  return variable.starts_with("DYN_") || variable.starts_with("NATS_");
+}
+
 TEST(OptionTableTest, EveryRowIsUniqueAndItsDefaultIsAllowed) {
   std::set<std::string> names;
   std::set<std::string> variables;
   for (const Option& option : OptionTable()) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
     EXPECT_TRUE(variables.insert(option.environment).second) << option.environment;
-    EXPECT_TRUE(option.environment.starts_with("DYN_") ||
-                option.environment.starts_with("KVROUTER_"))
+    EXPECT_TRUE(IsDynamos(option.environment) || option.environment.starts_with("KVROUTER_"))
         << option.environment;
     EXPECT_FALSE(option.help.empty()) << option.name;
     DaemonConfig config;
@@ -68,7 +75,7 @@ TEST(OptionTableTest, EveryRowIsUniqueAndItsDefaultIsAllowed) {
 
 TEST(OptionTableTest, OurVariablesFollowTheFlag) {
   for (const Option& option : OptionTable()) {
-    if (option.environment.starts_with("DYN_")) continue;
+    if (IsDynamos(option.environment)) continue;
     std::string want = "KVROUTER_" + option.Key();
     for (char& c : want) c = static_cast<char>(std::toupper(c));
     EXPECT_EQ(option.environment, want);
@@ -80,6 +87,45 @@ TEST(OptionTableTest, EveryRowIsInHelpAndInTheDocsTable) {
     EXPECT_THAT(OptionsHelp(), HasSubstr(option.name));
     EXPECT_THAT(OptionsMarkdown(), HasSubstr(fmt::format("`{}`", option.environment)));
   }
+}
+
+TEST(OptionsTest, SecretsAreNotInTheEffectiveConfig) {
+  const auto loaded =
+      LoadOptions({}, {{"NATS_AUTH_USERNAME", "u"}, {"NATS_AUTH_PASSWORD", "hush-hush"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.event_plane.nats.password, "hush-hush");
+  EXPECT_THAT(EffectiveConfigText(*loaded), Not(HasSubstr("hush-hush")));
+  EXPECT_THAT(EffectiveConfigText(*loaded), HasSubstr("nats_auth_password: \"***\""));
+  EXPECT_THAT(EffectiveConfigText(*loaded), HasSubstr("nats_auth_token: \"\""));
+}
+
+TEST(OptionsTest, ListsAreSeparatedByCommas) {
+  const auto loaded = LoadOptions({"--nats-server", " nats://a:1, ,nats://b:2"}, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->config.event_plane.nats.servers, ElementsAre("nats://a:1", "nats://b:2"));
+}
+
+TEST(EventPlaneTest, BrokerUrlNamesWhereSubscribersConnect) {
+  const auto endpoints = [](const char* url) {
+    return BrokerEndpoints(url).value_or(std::vector<std::string>{"refused"});
+  };
+  EXPECT_THAT(endpoints(""), ElementsAre());
+  EXPECT_THAT(endpoints("xsub=tcp://a:5555 , xpub=tcp://a:5556"), ElementsAre("tcp://a:5556"));
+  EXPECT_THAT(endpoints("xpub=tcp://a:6;tcp://b:6,xsub=tcp://a:5;tcp://b:5"),
+              ElementsAre("tcp://a:6", "tcp://b:6"));
+  for (const char* bad : {"tcp://a:1", "xsub=tcp://a:1", "xpub=", "xpub=tcp://a:1,tcp://b:1"})
+    EXPECT_THAT(endpoints(bad), ElementsAre("refused")) << bad;
+}
+
+TEST(EventPlaneTest, SubjectsFollowTheScope) {
+  EXPECT_THAT(PlaneSubjects({"dynamo", "", ""}),
+              ElementsAre("namespace.dynamo.component.*.endpoint.*.kv-events",
+                          "namespace.dynamo.component.*.kv-events",
+                          "namespace.dynamo.component.*.endpoint.*.kv_metrics",
+                          "namespace.dynamo.component.*.kv_metrics"));
+  EXPECT_THAT(PlaneSubjects({"dynamo", "backend", "generate"}),
+              ElementsAre("namespace.dynamo.component.backend.endpoint.generate.kv-events",
+                          "namespace.dynamo.component.backend.endpoint.generate.kv_metrics"));
 }
 
 TEST(OptionsTest, DefaultsAreTheProductsOwn) {

@@ -1,0 +1,131 @@
+"""Dynamo workers feed the router unchanged: their messages, by Python's msgpack, over the real nats-server and ZMQ."""
+import contextlib
+import socket
+import subprocess
+
+import pytest
+import zmq
+from conftest import DEADLINE_S, wait_for
+from dynamo_worker import TOKENS, NatsClient, ZmqPublisher, envelope, removed, stored
+from kvrouter.v1 import workers_pb2
+
+SUBJECT = 'namespace.dynamo.component.backend.endpoint.generate.'
+
+def free_port():
+    with contextlib.closing(socket.socket()) as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture
+def nats(tmp_path):
+    """nats(port, extra_configuration) -> a running server."""
+    running = []
+
+    def call(port, extra=''):
+        config = tmp_path / f'nats-{len(running)}.conf'
+        config.write_text(f'listen: "127.0.0.1:{port}"\n{extra}\n')
+        log = (tmp_path / f'nats-{len(running)}.log').open('w')
+        process = subprocess.Popen(['/usr/sbin/nats-server', '-c', str(config)], stdout=log, stderr=log)
+        running.append(process)
+
+        def answers():
+            with contextlib.suppress(OSError), contextlib.closing(socket.create_connection(('127.0.0.1', port), timeout=1)):
+                return True
+
+        wait_for('nats-server', answers)
+        return process
+
+    yield call
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def feed_state(daemon, worker_id):
+    states = [labels['state'] for name, labels, value in daemon.metrics().series
+              if name == 'kvrouter_feed_state' and value == 1 and labels['worker_id'] == str(worker_id)]
+    return states[0] if states else None
+
+
+def test_dynamo_workers_over_nats_are_known_and_a_broker_that_comes_late_or_goes_stops_nothing(start, nats):
+    port = free_port()
+    daemon = start('--event-plane', 'nats', '--nats-reconnect-max-ms', '100', '--ready-bound-ms', '100',
+                   env={'NATS_SERVER': f'nats://127.0.0.1:{port}', 'NATS_AUTH_USERNAME': 'u', 'NATS_AUTH_PASSWORD': 'p'})
+    daemon.register(4096)
+    wait_for('ready without a broker', lambda: daemon.get('/ready')[0] == 200)
+    wait_for('the broker missed', lambda: feed_state(daemon, 4096) == 'connecting')
+    assert daemon.route(TOKENS, request_id='by-load').target.worker_id == 4096
+
+    server = nats(port, 'authorization { user: u, password: p }')
+    client = NatsClient(port, user='u', **{'pass': 'p'})
+
+    def told():
+        client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 0)]))
+        return feed_state(daemon, 4096) == 'live'
+
+    wait_for('the first event', told)  # told again and again: it counts once
+    assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 2
+    assert daemon.route(TOKENS, request_id='by-overlap').overlap_blocks == 2
+    client.publish(SUBJECT + 'kv_metrics', envelope({'worker_id': 4096, 'dp_rank': 0, 'active_decode_blocks': 310,
+                                                     'active_prefill_tokens': None, 'kv_used_blocks': 298}, 'kv_metrics'))
+    wait_for('the load report', lambda: daemon.metrics().all('kvrouter_worker_reported_kv_used_blocks') == [298])
+    assert daemon.metrics().all('kvrouter_worker_reported_active_prefill_tokens') == []
+    assert daemon.metrics().one('kvrouter_worker_report_age_seconds') < DEADLINE_S
+
+    server.kill()
+    server.wait()
+    client.close()
+    wait_for('the loss', lambda: feed_state(daemon, 4096) == 'connecting')
+    feeds = daemon.workers.List(workers_pb2.ListRequest(), timeout=DEADLINE_S).workers[0].feeds
+    assert f'127.0.0.1:{port}' in feeds[0].detail
+    assert 'p@' not in feeds[0].detail
+    assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 2  # nothing is known to be lost
+    nats(port, 'authorization { user: u, password: p }')
+    wait_for('doubt', lambda: feed_state(daemon, 4096) == 'degraded')
+    client = NatsClient(port, user='u', **{'pass': 'p'})
+    client.publish(SUBJECT + 'kv-events', envelope([removed(4096, 1, [901])], sequence=1))
+    wait_for('the doubt settled', lambda: feed_state(daemon, 4096) == 'live')
+    assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 1
+    client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 5, blocks=[{'block_hash': 1, 'tokens_hash': 2}])], sequence=9))
+    wait_for('the gap', lambda: feed_state(daemon, 4096) == 'degraded')
+    assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 1
+    assert daemon.metrics().one('kvrouter_feed_gaps_total') == 1
+    client.close()
+    assert daemon.stop() == 0
+
+
+def test_dynamo_workers_over_zmq_are_known(start):
+    context = zmq.Context()
+    publisher = ZmqPublisher(context)
+    daemon = start(config=f'event_plane: zmq\nevent_plane_publishers: "{publisher.endpoint}"\n'
+                          'workers:\n  - {worker_id: 7, address: "http://w:1", block_size: 4}\n')
+    publisher.wait_for_subscriber()
+    publisher.publish(envelope([stored(7, 0)]))
+    wait_for('live', lambda: feed_state(daemon, 7) == 'live')
+    assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='7') == 2
+    assert daemon.stop() == 0
+    context.destroy(0)
+
+
+@pytest.mark.parametrize('arguments, said', [
+    (['--event-plane', 'zmq'], 'zmq_broker_url'),
+    (['--event-plane', 'kafka'], 'none, nats or zmq'),
+    (['--event-plane', 'zmq', '--zmq-broker-url', 'tcp://a:1'], 'xpub='),
+    (['--event-plane', 'zmq', '--zmq-broker-url', 'xsub=tcp://a:1,xpub=a'], "'a'"),
+    (['--event-plane', 'nats', '--nats-auth-nkey', 'hush-hush'], 'nats_auth_nkey'),
+    (['--event-plane', 'nats', '--nats-tls-ca-cert-path', '/nowhere'], 'nats_tls_ca_cert_path'),
+    (['--event-plane', 'nats', '--event-plane-endpoint', 'generate'], 'event_plane_component'),
+])
+def test_settings_that_cannot_work_are_refused(run, arguments, said):
+    ended = run('--check-config', *arguments)
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert 'hush-hush' not in ended.stderr
+
+
+def test_secrets_are_not_printed(run):
+    ended = run('--print-effective-config', '--nats-auth-password', 'hush-hush', '--nats-auth-username', 'u')
+    assert ended.returncode == 0
+    assert 'hush-hush' not in ended.stdout
+    assert 'nats_auth_password: "***"' in ended.stdout
