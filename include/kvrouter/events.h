@@ -32,6 +32,15 @@ struct Removed {
 // Drops every block of the emitting (worker, dp_rank), all tiers. Other ranks are untouched.
 struct Cleared {};
 
+// A target can have a second state, being built unseen while the first one goes on answering; then
+// it takes the first one's place in one step: a look-up sees the one or the other, never a hole.
+// What is never committed costs memory until a Cleared of the target.
+enum class Staging : uint8_t {
+  kNone,    // of the state that look-ups see. Cleared drops both
+  kStaged,  // of the state being built. Cleared drops that one only
+  kCommit,  // Cleared only: the state being built, empty if there is none, becomes what is seen
+};
+
 // How repeated stores of one block by one (worker, rank, tier) are treated.
 enum class StoreCounting : uint8_t {
   kCounted,  // raw engine feed: two stores need two removals (engines keep physical duplicates)
@@ -44,6 +53,7 @@ struct KvEvent {
       incarnation{};  // of the worker that said it; the partition drops events of another life
   StorageTier tier = StorageTier::kDevice;
   StoreCounting counting = StoreCounting::kCounted;
+  Staging staging = Staging::kNone;
   uint64_t event_id = 0;  // sequence number or event id of the source; diagnostics only here
   std::variant<Stored, Removed, Cleared> data;
 };

@@ -22,6 +22,14 @@ class NaiveIndex {
   using Path = std::vector<LocalBlockHash>;
 
   ApplyResult Apply(const KvEvent& event) {
+    if (event.staging == Staging::kStaged) return ApplyStaged(event);
+    if (event.staging == Staging::kCommit) {
+      ApplyResult result;
+      result.blocks_removed = static_cast<uint32_t>(HolderBlocks(event.target));
+      targets_[event.target] = std::move(staged_[event.target]);
+      staged_.erase(event.target);
+      return result;
+    }
     if (const auto* stored = std::get_if<Stored>(&event.data)) {
       return Store(event.target, event.counting, *stored);
     }
@@ -30,11 +38,14 @@ class NaiveIndex {
     }
     ApplyResult result;
     result.blocks_removed = static_cast<uint32_t>(HolderBlocks(event.target));
-    targets_.erase(event.target);
+    RemoveTarget(event.target);
     return result;
   }
 
-  void RemoveTarget(Target target) { targets_.erase(target); }
+  void RemoveTarget(Target target) {
+    targets_.erase(target);
+    staged_.erase(target);
+  }
 
   std::vector<OverlapMatch> FindOverlap(std::span<const LocalBlockHash> query) const {
     std::vector<OverlapMatch> matches;
@@ -65,27 +76,32 @@ class NaiveIndex {
     return total;
   }
 
-  // Every held position and every position above one.
+  // Every held or staged position and every position above one.
   uint64_t UniqueBlocks() const {
     std::set<Path> needed;
-    for (const auto& [target, names] : targets_) {
-      for (const auto& [hash, name] : names) {
-        for (Path path = name.path; !path.empty(); path.pop_back()) needed.insert(path);
+    for (const auto* states : {&targets_, &staged_}) {
+      for (const auto& [target, names] : *states) {
+        for (const auto& [hash, name] : names) {
+          for (Path path = name.path; !path.empty(); path.pop_back()) needed.insert(path);
+        }
       }
     }
     return needed.size();
   }
 
-  std::vector<EngineHash> NamesOf(Target target) const {
+  std::vector<EngineHash> NamesOf(Target target, bool staged = false) const {
+    const auto& states = staged ? staged_ : targets_;
     std::vector<EngineHash> result;
-    if (const auto it = targets_.find(target); it != targets_.end()) {
+    if (const auto it = states.find(target); it != states.end()) {
       for (const auto& [hash, name] : it->second) result.push_back(hash);
     }
     return result;
   }
 
   // The path that a held hash names. REQUIRES: it is held.
-  Path PathOf(Target target, EngineHash hash) const { return targets_.at(target).at(hash).path; }
+  Path PathOf(Target target, EngineHash hash, bool staged = false) const {
+    return (staged ? staged_ : targets_).at(target).at(hash).path;
+  }
 
  private:
   struct Name {
@@ -93,6 +109,19 @@ class NaiveIndex {
     uint64_t stores = 1;
   };
   using Names = std::map<EngineHash, Name>;
+
+  // As of any other state, with the two changed for each other meanwhile.
+  ApplyResult ApplyStaged(KvEvent event) {
+    event.staging = Staging::kNone;
+    if (std::holds_alternative<Cleared>(event.data)) {
+      staged_.erase(event.target);
+      return {};
+    }
+    std::swap(targets_[event.target], staged_[event.target]);
+    const ApplyResult result = Apply(event);
+    std::swap(targets_[event.target], staged_[event.target]);
+    return result;
+  }
 
   static uint64_t NamesAt(const Names& names, const Path& path) {
     uint64_t count = 0;
@@ -151,6 +180,7 @@ class NaiveIndex {
   }
 
   std::map<Target, Names> targets_;
+  std::map<Target, Names> staged_;
 };
 
 }  // namespace kvrouter

@@ -18,7 +18,7 @@ BlockHoldings::NamedBlock BlockHoldings::Resolve(uint32_t slot, BlockName name) 
   return {};
 }
 
-ApplyResult BlockHoldings::Store(Target target, StoreCounting counting, const Stored& event) {
+ApplyResult BlockHoldings::Store(const Holding& of, const Stored& event) {
   ApplyResult result;
   if (event.blocks.empty()) return result;
   names_.clear();
@@ -31,7 +31,7 @@ ApplyResult BlockHoldings::Store(Target target, StoreCounting counting, const St
     result.status = ApplyStatus::kInvalidBlock;
     return result;
   }
-  uint32_t slot = holders_.Find(target);
+  uint32_t slot = holders_.Find(of.target, of.staged);
   uint32_t previous = kNoId;
   if (event.parent) {
     if (slot != kNoId) previous = Resolve(slot, NameOf(*event.parent)).block;
@@ -40,15 +40,15 @@ ApplyResult BlockHoldings::Store(Target target, StoreCounting counting, const St
       return result;
     }
   }
-  if (slot == kNoId)
-    slot = holders_.FindOrAdd(target);  // holds nothing, so the store cannot be refused any more
+  // Holds nothing, so the store cannot be refused any more.
+  if (slot == kNoId) slot = holders_.FindOrAdd(of.target, of.staged);
   path_.clear();
   tree_.Follow(previous, event.blocks, &path_);
   if (!PlanStore(slot)) {
     result.status = ApplyStatus::kInvalidBlock;
     return result;
   }
-  CommitStore(slot, previous, counting, event, &result);
+  CommitStore(slot, previous, of.counting, event, &result);
   return result;
 }
 
@@ -118,7 +118,7 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
   }
   if (previous == kNoId) holder.run_starts.insert(path_[0]);
   holder.held_blocks += result->blocks_stored;
-  held_blocks_ += result->blocks_stored;
+  SeenBlocks(holder) += result->blocks_stored;
 }
 
 // Marks the runs of path_ in the tree, in stretches of equal naming. A stretch goes on over blocks
@@ -137,10 +137,9 @@ void BlockHoldings::HoldPlanned(uint32_t slot) {
   }
 }
 
-ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting,
-                                  std::span<const EngineHash> hashes) {
+ApplyResult BlockHoldings::Remove(const Holding& of, std::span<const EngineHash> hashes) {
   ApplyResult result;
-  const uint32_t slot = holders_.Find(target);
+  const uint32_t slot = holders_.Find(of.target, of.staged);
   // The tree learns of all removals at once, since each by itself may move long lists. Only where a
   // hash is repeated must the second know of the first.
   names_.clear();
@@ -164,7 +163,7 @@ ApplyResult BlockHoldings::Remove(Target target, StoreCounting counting,
     auto& extra_stores = holders_[slot].extra_stores;
     if (!extra_stores.empty()) {
       if (const auto extra = extra_stores.find(name); extra != extra_stores.end()) {
-        const bool keeps = counting == StoreCounting::kCounted;  // in a set, one removal ends it
+        const bool keeps = of.counting == StoreCounting::kCounted;  // in a set, one removal ends it
         if (!keeps || --extra->second == 0) extra_stores.erase(extra);
         ShrinkIfSparse(extra_stores);
         if (keeps) continue;
@@ -194,7 +193,7 @@ void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& 
   }
   unnamed_.push_back(named.block);
   --holder.held_blocks;
-  --held_blocks_;
+  --SeenBlocks(holder);
   ++result->blocks_removed;
 }
 
@@ -226,17 +225,25 @@ void BlockHoldings::ReleaseUnnamed(uint32_t slot) {
   unnamed_.clear();
 }
 
-uint32_t BlockHoldings::Detach(Target target) {
-  const uint32_t slot = holders_.Find(target);
+uint32_t BlockHoldings::Detach(Target target, bool staged) {
+  const uint32_t slot = holders_.Find(target, staged);
   if (slot == kNoId) return kNoId;
-  holders_.Detach(slot);
   Holder& holder = holders_[slot];
-  held_blocks_ -= holder.held_blocks;
+  SeenBlocks(holder) -= holder.held_blocks;
+  holders_.Detach(slot);
   holder.own_names.Clear();
   holder.extra_stores = {};
   holder.extra_names = {};
   holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
   return slot;
+}
+
+void BlockHoldings::Promote(Target target) {
+  const uint32_t slot = holders_.Find(target, /*staged=*/true);
+  if (slot == kNoId) return;
+  staged_blocks_ -= holders_[slot].held_blocks;
+  holders_.Promote(target);
+  held_blocks_ += holders_[slot].held_blocks;
 }
 
 bool BlockHoldings::Sweep(uint32_t slot) {

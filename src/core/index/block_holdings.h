@@ -24,20 +24,28 @@ namespace kvrouter {
 // Thread-compatible: BlockIndex has the lock.
 class BlockHoldings {
  public:
-  ApplyResult Store(Target target, StoreCounting counting, const Stored& event);
+  // Of which of a target's two states.
+  struct Holding {
+    Target target;
+    StoreCounting counting = StoreCounting::kCounted;
+    bool staged = false;
+  };
+  ApplyResult Store(const Holding& of, const Stored& event);
   // Takes time at most in proportion to hashes.size() times the holes of the edges concerned.
-  ApplyResult Remove(Target target, StoreCounting counting, std::span<const EngineHash> hashes);
+  ApplyResult Remove(const Holding& of, std::span<const EngineHash> hashes);
 
-  // From now on the target holds nothing. Returns the slot whose blocks are to be released by
-  // Sweep, or kNoId. Two steps, since releasing takes time in proportion to what was held and the
-  // caller may let others in between.
-  uint32_t Detach(Target target);
+  // From now on the target holds nothing, or has nothing staged. Returns the slot whose blocks are
+  // to be released by Sweep, or kNoId. Two steps, since releasing takes time in proportion to what
+  // was held and the caller may let others in between.
+  uint32_t Detach(Target target, bool staged = false);
+  // What is staged becomes what is held. REQUIRES: Detach(target).
+  void Promote(Target target);
   // Releases some of the blocks of a detached slot; false when it was the last step.
   bool Sweep(uint32_t slot);
 
   const RadixTree& tree() const { return tree_; }
   const HolderTable& holders() const { return holders_; }
-  uint64_t held_blocks() const { return held_blocks_; }
+  uint64_t held_blocks() const { return held_blocks_; }  // seen by lookups
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
   struct NamedBlock {
@@ -66,7 +74,10 @@ class BlockHoldings {
 
   RadixTree tree_;
   HolderTable holders_;
+  uint64_t& SeenBlocks(const Holder& holder) { return holder.live ? held_blocks_ : staged_blocks_; }
+
   uint64_t held_blocks_ = 0;
+  uint64_t staged_blocks_ = 0;
 
   // Scratch of one event: per block of the event its name, its position's block and what to do.
   DuplicateFinder duplicates_;

@@ -29,28 +29,23 @@ BlockIndex::BlockIndex() : holdings_(std::make_unique<BlockHoldings>()) {}
 BlockIndex::~BlockIndex() = default;
 
 ApplyResult BlockIndex::Apply(const KvEvent& event) {
+  if (std::holds_alternative<Cleared>(event.data)) return Clear(event.target, event.staging);
+  const BlockHoldings::Holding of{.target = event.target,
+                                  .counting = event.counting,
+                                  .staged = event.staging == Staging::kStaged};
   if (const auto* stored = std::get_if<Stored>(&event.data)) {
     WriterLock lock(mu_);
-    return holdings_->Store(event.target, event.counting, *stored);
+    return holdings_->Store(of, *stored);
   }
-  if (const auto* removed = std::get_if<Removed>(&event.data)) {
-    return Remove(event.target, event.counting, removed->engine_hashes);
-  }
-  ApplyResult result;
-  result.blocks_removed = static_cast<uint32_t>(DropTarget(event.target));
-  return result;
-}
-
-ApplyResult BlockIndex::Remove(Target target, StoreCounting counting,
-                               std::span<const EngineHash> hashes) {
   constexpr size_t kHashesPerStep = 256;
   ApplyResult sum;
+  std::span<const EngineHash> hashes = std::get<Removed>(event.data).engine_hashes;
   while (!hashes.empty()) {
     const auto step = hashes.first(std::min(hashes.size(), kHashesPerStep));
     ApplyResult result;
     {
       WriterLock lock(mu_);
-      result = holdings_->Remove(target, counting, step);
+      result = holdings_->Remove(of, step);
     }
     if (sum.status == ApplyStatus::kOk) sum.status = result.status;
     sum.blocks_removed += result.blocks_removed;
@@ -60,21 +55,31 @@ ApplyResult BlockIndex::Remove(Target target, StoreCounting counting,
   return sum;
 }
 
-void BlockIndex::RemoveTarget(Target target) { DropTarget(target); }
+void BlockIndex::RemoveTarget(Target target) { Clear(target, Staging::kNone); }
 
-uint64_t BlockIndex::DropTarget(Target target) {
-  uint32_t slot = kNoId;
-  uint64_t held_blocks = 0;
+ApplyResult BlockIndex::Clear(Target target, Staging staging) {
+  uint32_t held = kNoId;
+  uint32_t staged = kNoId;
+  ApplyResult result;
   {
     WriterLock lock(mu_);
-    slot = holdings_->Detach(target);
-    if (slot != kNoId) held_blocks = holdings_->holders()[slot].held_blocks;
+    if (staging != Staging::kCommit) staged = holdings_->Detach(target, /*staged=*/true);
+    if (staging != Staging::kStaged) held = holdings_->Detach(target);
+    if (held != kNoId) {
+      result.blocks_removed = static_cast<uint32_t>(holdings_->holders()[held].held_blocks);
+    }
+    if (staging == Staging::kCommit) holdings_->Promote(target);
   }
+  Sweep(staged);
+  Sweep(held);
+  return result;
+}
+
+void BlockIndex::Sweep(uint32_t slot) {
   for (bool more = slot != kNoId; more;) {
     WriterLock lock(mu_);
     more = holdings_->Sweep(slot);
   }
-  return held_blocks;
 }
 
 void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,

@@ -29,7 +29,7 @@ struct OverlapMatch {
 struct BlockIndexStats {
   // Positions in the tree: held by somebody, or a predecessor of such a block.
   uint64_t unique_blocks = 0;
-  uint64_t holder_blocks = 0;  // (target, held block) pairs
+  uint64_t holder_blocks = 0;  // (target, held block) pairs; nothing staged
   uint64_t nodes = 0;          // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
@@ -63,7 +63,10 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 // - stored again: counted (kCounted, as many removals needed) or ignored (kSet);
 // - removed: in any order, also from the middle; what lies behind stays held and counts again when
 //   the gap is closed;
-// - cleared, or RemoveTarget: that target only.
+// - cleared, or RemoveTarget: that target only;
+// - staged (events.h): the same, of a state of the target that lookups do not see until it is
+//   committed. It shares tree and blocks with everything else, and costs what a further target
+//   would.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.
@@ -73,8 +76,8 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 //
 // Thread safety: thread-safe. A stored event takes the lock exclusively, a removed event does so in
 // steps of some hundred hashes (lookups may see it half applied), lookups share it.
-// Dropping a target makes it vanish in one step; freeing its blocks is done by the same call in
-// short steps that let lookups in between.
+// Dropping a target, or replacing its state by the staged one, is seen in one step; freeing the
+// blocks is done by the same call in short steps that let lookups in between.
 class BlockIndex {
  public:
   BlockIndex();
@@ -88,7 +91,7 @@ class BlockIndex {
   // kOk.
   ApplyResult Apply(const KvEvent& event);
 
-  // Unknown targets are fine.
+  // With what it has staged. Unknown targets are fine.
   void RemoveTarget(Target target);
 
   // Replaces `out`: the targets that hold the first block of `query`, in ascending order.
@@ -115,9 +118,9 @@ class BlockIndex {
   void CheckInvariants() const;
 
  private:
-  ApplyResult Remove(Target target, StoreCounting counting, std::span<const EngineHash> hashes);
-  // Returns how many blocks it held.
-  uint64_t DropTarget(Target target);
+  ApplyResult Clear(Target target, Staging staging);
+  // Frees the blocks of what was detached.
+  void Sweep(uint32_t slot);
 
   mutable SharedMutex mu_;
   const std::unique_ptr<BlockHoldings> holdings_ ABSL_PT_GUARDED_BY(mu_);

@@ -15,13 +15,14 @@ size_t TableBytes(const Table& table) {
 
 }  // namespace
 
-uint32_t HolderTable::Find(Target target) const {
-  const auto it = slots_.find(target);
-  return it == slots_.end() ? kNoId : it->second;
+uint32_t HolderTable::Find(Target target, bool staged) const {
+  const auto& slots = staged ? staged_slots_ : slots_;
+  const auto it = slots.find(target);
+  return it == slots.end() ? kNoId : it->second;
 }
 
-uint32_t HolderTable::FindOrAdd(Target target) {
-  if (const uint32_t slot = Find(target); slot != kNoId) return slot;
+uint32_t HolderTable::FindOrAdd(Target target, bool staged) {
+  if (const uint32_t slot = Find(target, staged); slot != kNoId) return slot;
   uint32_t slot = 0;
   if (free_slots_.empty()) {
     slot = static_cast<uint32_t>(holders_.size());
@@ -33,16 +34,40 @@ uint32_t HolderTable::FindOrAdd(Target target) {
   }
   holders_[slot] = std::make_unique<Holder>();
   holders_[slot]->target = target;
-  slots_[target] = slot;
+  if (staged) {
+    holders_[slot]->live = false;
+    staged_slots_[target] = slot;
+  } else {
+    Show(slot);
+  }
+  return slot;
+}
+
+void HolderTable::Show(uint32_t slot) {
+  Holder& holder = *holders_[slot];
+  holder.live = true;
+  slots_[holder.target] = slot;
   const auto at =
       std::partition_point(in_target_order_.begin(), in_target_order_.end(),
-                           [&](uint32_t other) { return holders_[other]->target < target; });
+                           [&](uint32_t other) { return holders_[other]->target < holder.target; });
   in_target_order_.insert(at, slot);
-  return slot;
+}
+
+void HolderTable::Promote(Target target) {
+  const auto staged = staged_slots_.find(target);
+  KVR_CHECK(staged != staged_slots_.end() && !slots_.contains(target), "worker={} rank={}",
+            static_cast<uint64_t>(target.worker), target.dp_rank);
+  const uint32_t slot = staged->second;
+  staged_slots_.erase(staged);
+  Show(slot);
 }
 
 void HolderTable::Detach(uint32_t slot) {
   Holder& holder = *holders_[slot];
+  if (!holder.live) {
+    staged_slots_.erase(holder.target);
+    return;
+  }
   holder.live = false;
   slots_.erase(holder.target);
   in_target_order_.erase(std::find(in_target_order_.begin(), in_target_order_.end(), slot));
@@ -56,7 +81,8 @@ void HolderTable::Release(uint32_t slot) {
 }
 
 size_t HolderTable::bytes() const {
-  size_t total = TableBytes(slots_) + HeapBytes(holders_.capacity() * sizeof(holders_[0])) +
+  size_t total = TableBytes(slots_) + TableBytes(staged_slots_) +
+                 HeapBytes(holders_.capacity() * sizeof(holders_[0])) +
                  HeapBytes(free_slots_.capacity() * sizeof(uint32_t)) +
                  HeapBytes(in_target_order_.capacity() * sizeof(uint32_t));
   for (const auto& holder : holders_) {

@@ -19,7 +19,8 @@ namespace kvrouter {
 // block that the target holds, so nothing here can outgrow what is held.
 struct Holder {
   Target target;
-  bool live = true;  // false: gone, its runs are being released; lookups pass over it
+  // Lookups see it. If not, its state is staged, or it is gone and its runs are being released.
+  bool live = true;
   uint64_t held_blocks = 0;
   // Names other than the block's shared name -> block.
   ProbeTable<uint64_t> own_names;
@@ -35,27 +36,33 @@ struct Holder {
   std::vector<uint32_t> to_release;
 };
 
-// Targets by slot: small dense numbers, used again after release. Thread-compatible.
+// Targets by slot: small dense numbers, used again after release. A target has one slot for what
+// lookups see and one for its staged state. Thread-compatible.
 class HolderTable {
  public:
   // kNoId if the target has none.
-  uint32_t Find(Target target) const;
-  uint32_t FindOrAdd(Target target);
-  // The target has no slot any more; the slot lives on, not live, until Release.
+  uint32_t Find(Target target, bool staged = false) const;
+  uint32_t FindOrAdd(Target target, bool staged = false);
+  // The target has no such slot any more; the slot lives on, not live, until Release.
   void Detach(uint32_t slot);
+  // What is staged is seen from now on. REQUIRES: the target has a staged slot and no other.
+  void Promote(Target target);
   // REQUIRES: detached, holds nothing.
   void Release(uint32_t slot);
 
   Holder& operator[](uint32_t slot) { return *holders_[slot]; }
   const Holder& operator[](uint32_t slot) const { return *holders_[slot]; }
-  // Slots of live targets in ascending order of target.
+  // Slots that lookups see in ascending order of target.
   std::span<const uint32_t> in_target_order() const { return in_target_order_; }
   // Slots are smaller than this.
   size_t slot_bound() const { return holders_.size(); }
   size_t bytes() const;
 
  private:
+  void Show(uint32_t slot);
+
   absl::flat_hash_map<Target, uint32_t> slots_;
+  absl::flat_hash_map<Target, uint32_t> staged_slots_;
   std::vector<std::unique_ptr<Holder>> holders_;  // null: free
   std::vector<uint32_t> free_slots_;
   std::vector<uint32_t> in_target_order_;

@@ -5,9 +5,9 @@
 //   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded per
 //             target, arbitrary)
 //   op      := 0-3 target parent blocks   stored; parent 0: none, 1: an arbitrary hash, else one of
-//                                         the held ones
+//                                         the held ones; target from 192 on: of its staged state
 //            | 4-5 target count name*     removed; name even: a held one, odd: an arbitrary hash
-//            | 6 target kind              cleared, or the target is gone
+//            | 6 target kind              cleared, gone, or its staged state committed
 //            | 7 query
 #include <cstddef>
 #include <cstdint>
@@ -41,13 +41,15 @@ class Program {
  private:
   uint8_t Byte() { return at_ < size_ ? data_[at_++] : 0; }
   Target AnyTarget() {
-    const uint8_t b = Byte() % 4;
+    const uint8_t byte = Byte();
+    staged_ = byte >= 192;
+    const uint8_t b = byte % 4;
     return {WorkerId{b / 2u}, b % 2u};
   }
   LocalBlockHash AnyContent() { return LocalBlockHash{Byte() % 3u}; }
 
   EngineHash AnyName(Target target, uint8_t choice) const {
-    const auto names = model_.NamesOf(target);
+    const auto names = model_.NamesOf(target, staged_);
     if (choice % 2 == 1 || names.empty()) return EngineHash{choice / 2u};
     return names[choice / 2u % names.size()];
   }
@@ -64,6 +66,7 @@ class Program {
     KvEvent event;
     event.target = AnyTarget();
     event.counting = counting_;
+    if (staged_) event.staging = Staging::kStaged;
     if (op < 4) {
       event.data = AnyStored(event.target);
     } else if (op < 6) {
@@ -71,8 +74,9 @@ class Program {
       for (int n = Byte() % 5; n > 0; --n)
         removed.engine_hashes.push_back(AnyName(event.target, Byte()));
       event.data = removed;
-    } else if (Byte() % 2 == 0) {
+    } else if (const uint8_t kind = Byte() % 4; kind % 2 == 0) {
       event.data = Cleared{};
+      if (kind == 2) event.staging = Staging::kCommit;
     } else {
       index_.RemoveTarget(event.target);
       model_.RemoveTarget(event.target);
@@ -89,10 +93,10 @@ class Program {
     if (const uint8_t parent = Byte(); parent == 1) {
       stored.parent = EngineHash{Byte()};
     } else if (parent > 1) {
-      const auto names = model_.NamesOf(target);
+      const auto names = model_.NamesOf(target, staged_);
       if (!names.empty()) {
         stored.parent = names[parent % names.size()];
-        path = model_.PathOf(target, *stored.parent);
+        path = model_.PathOf(target, *stored.parent, staged_);
       }
     }
     for (int n = Byte() % 8; n > 0; --n) {
@@ -115,6 +119,7 @@ class Program {
   size_t at_ = 0;
   StoreCounting counting_ = StoreCounting::kCounted;
   int hashing_ = 0;
+  bool staged_ = false;  // of the present op
   BlockIndex index_;
   NaiveIndex model_;
 };

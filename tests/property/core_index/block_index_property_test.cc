@@ -22,6 +22,7 @@ struct History {
   int contents = 2;    // different content hashes
   int max_blocks = 4;  // per event
   double removals = 0.4;
+  double staged = 0;  // events of states that are being built
 };
 
 // Random events and queries. Few hashes, few targets: collisions, duplicates, holes and orphans are
@@ -35,13 +36,16 @@ class EventGen {
     KvEvent event;
     event.target = AnyTarget();
     event.counting = history_.counting;
+    const bool staged = history_.staged > 0 && Chance(history_.staged);
+    if (staged) event.staging = Staging::kStaged;
     const double dice = std::uniform_real_distribution<>(0, 1)(random_);
-    if (dice < 0.005) {
+    if (dice < (staged ? 0.02 : 0.005)) {
       event.data = Cleared{};
+      if (staged && Chance(0.5)) event.staging = Staging::kCommit;
     } else if (dice < history_.removals) {
-      event.data = AnyRemoved(event.target);
+      event.data = AnyRemoved(event.target, staged);
     } else {
-      event.data = AnyStored(event.target);
+      event.data = AnyStored(event.target, staged);
     }
     return event;
   }
@@ -80,13 +84,13 @@ class EventGen {
     return EngineHash{h};
   }
 
-  Stored AnyStored(Target target) {
+  Stored AnyStored(Target target, bool staged) {
     Stored stored;
     NaiveIndex::Path path;
-    const auto names = model_.NamesOf(target);
+    const auto names = model_.NamesOf(target, staged);
     if (!names.empty() && Chance(0.7)) {
       stored.parent = names[Below(names.size())];
-      path = model_.PathOf(target, *stored.parent);
+      path = model_.PathOf(target, *stored.parent, staged);
     } else if (Chance(0.1)) {
       stored.parent = EngineHash{Below(40)};
     }
@@ -97,9 +101,9 @@ class EventGen {
     return stored;
   }
 
-  Removed AnyRemoved(Target target) {
+  Removed AnyRemoved(Target target, bool staged) {
     Removed removed;
-    const auto names = model_.NamesOf(target);
+    const auto names = model_.NamesOf(target, staged);
     for (uint64_t n = 1 + Below(3); n > 0; --n) {
       const bool held = !names.empty() && Chance(0.9);
       removed.engine_hashes.push_back(held ? names[Below(names.size())] : EngineHash{Below(40)});
@@ -125,6 +129,10 @@ void RemoveEverything(const History& history, BlockIndex& index, NaiveIndex& mod
     KvEvent event;
     event.target = {WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
     event.counting = history.counting;
+    event.staging = Staging::kStaged;
+    event.data = Cleared{};
+    ASSERT_EQ(index.Apply(event), model.Apply(event));
+    event.staging = Staging::kNone;
     for (auto names = model.NamesOf(event.target); !names.empty();
          names = model.NamesOf(event.target)) {
       event.data = Removed{names};
@@ -186,6 +194,20 @@ TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnCountedHistories) {
 
 TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnSetHistories) {
   RunHistories(StoreCounting::kSet, 1'000'000, 200);
+}
+
+// Like 200 more seeds, with states that are built unseen and then committed, or given up.
+TEST(BlockIndexPropertyTest, AgreesWithNaiveIndexOnStagedHistories) {
+  for (uint64_t seed = 2'000'000; seed < 2'000'200; ++seed) {
+    History history;
+    history.counting = seed % 2 == 0 ? StoreCounting::kCounted : StoreCounting::kSet;
+    history.hashing = static_cast<Hashing>(seed % 3);
+    history.targets = 1 + static_cast<int>(seed / 3 % 5);
+    history.contents = 1 + static_cast<int>(seed / 15 % 3);
+    history.removals = seed % 5 == 0 ? 0.25 : 0.45;
+    history.staged = 0.4;
+    ASSERT_NO_FATAL_FAILURE(RunHistory(seed, history, 500));
+  }
 }
 
 // Applies the dump of every target and returns how many blocks it held and left out.

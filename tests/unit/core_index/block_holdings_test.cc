@@ -15,7 +15,7 @@ void StoreChain(BlockHoldings* holdings, uint64_t first, uint64_t last) {
   if (first > 1) stored.parent = EngineHash{first - 1};
   for (uint64_t i = first; i < last; ++i)
     stored.blocks.push_back({EngineHash{i}, LocalBlockHash{i}});
-  ASSERT_EQ(holdings->Store(kTarget, StoreCounting::kCounted, stored).blocks_stored, last - first);
+  ASSERT_EQ(holdings->Store({.target = kTarget}, stored).blocks_stored, last - first);
 }
 
 // The caller lets others in between two steps, so no step may take time in proportion to what was
@@ -26,7 +26,7 @@ TEST(BlockHoldingsTest, ALongRunIsReleasedInStepsOfAtMost256Blocks) {
   Stored branch{.parent = EngineHash{4000}, .blocks = {}};
   for (uint64_t i = 0; i < 1000; ++i)
     branch.blocks.push_back({EngineHash{50'000 + i}, LocalBlockHash{50'000 + i}});
-  ASSERT_EQ(holdings.Store(kTarget, StoreCounting::kCounted, branch).blocks_stored, 1000u);
+  ASSERT_EQ(holdings.Store({.target = kTarget}, branch).blocks_stored, 1000u);
 
   const uint32_t slot = holdings.Detach(kTarget);
   ASSERT_NE(slot, kNoId);

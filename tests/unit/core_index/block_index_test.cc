@@ -387,5 +387,63 @@ TEST(BlockIndexFieldTest, B16_DepartedWorkerLeavesNothingAndStartsAgainFromZero)
       << "as if it had never been there";
 }
 
+// ---- A state that is being built ----
+
+KvEvent Event(uint64_t worker, Staging staging, decltype(KvEvent::data) data) {
+  KvEvent event;
+  event.target = IndexDriver::TargetOf(worker);
+  event.staging = staging;
+  event.data = std::move(data);
+  return event;
+}
+
+Stored StoredOf(uint64_t worker, std::string_view contents) {
+  Stored stored;
+  for (const char c : contents)
+    stored.blocks.push_back({IndexDriver::HashOf(worker, c), IndexDriver::ContentOf(c)});
+  return stored;
+}
+
+TEST(BlockIndexTest, WhatIsStagedIsUnseenUntilItTakesThePlaceOfWhatWasHeld) {
+  IndexDriver d;
+  d.Store(1, 0, "abcd");
+  d.Store(2, 0, "ab");
+  d.index.Apply(Event(1, Staging::kStaged, StoredOf(1, "abxyz")));
+  EXPECT_EQ(d.Scores("abcd"), (std::map<uint64_t, uint32_t>{{1, 4}, {2, 2}}));
+  EXPECT_EQ(d.Scores("abxyz"), (std::map<uint64_t, uint32_t>{{1, 2}, {2, 2}}));
+  EXPECT_EQ(d.index.Stats().holder_blocks, 6u);
+  EXPECT_EQ(d.Held(1), 4u);
+  const ApplyResult result = d.index.Apply(Event(1, Staging::kCommit, Cleared{}));
+  EXPECT_EQ(result.blocks_removed, 4u);
+  EXPECT_EQ(d.Scores("abcd"), (std::map<uint64_t, uint32_t>{{1, 2}, {2, 2}}));
+  EXPECT_EQ(d.Scores("abxyz"), (std::map<uint64_t, uint32_t>{{1, 5}, {2, 2}}));
+  EXPECT_EQ(d.index.Stats().holder_blocks, 7u);
+  d.Remove(1, "z");  // its names are those of the new state
+  EXPECT_EQ(d.Scores("abxyz"), (std::map<uint64_t, uint32_t>{{1, 4}, {2, 2}}));
+  d.index.CheckInvariants();
+}
+
+TEST(BlockIndexTest, WhatIsStagedAndGivenUpLeavesNothing) {
+  for (const Staging scope : {Staging::kStaged, Staging::kNone}) {
+    IndexDriver d;
+    d.Store(1, 0, "ab");
+    d.index.Apply(Event(1, Staging::kStaged, StoredOf(1, "xyz")));
+    d.index.Apply(Event(1, scope, Cleared{}));
+    EXPECT_EQ(d.Held(1), scope == Staging::kStaged ? 2u : 0u);
+    d.index.RemoveTarget(IndexDriver::TargetOf(1));
+    EXPECT_EQ(d.index.Stats().nodes, 0u);
+    EXPECT_EQ(d.index.Stats().unique_blocks, 0u);
+    d.index.CheckInvariants();
+  }
+}
+
+TEST(BlockIndexTest, CommittingNothingEmptiesTheTarget) {
+  IndexDriver d;
+  d.Store(1, 0, "ab");
+  d.index.Apply(Event(1, Staging::kCommit, Cleared{}));
+  EXPECT_EQ(d.Held(1), 0u);
+  EXPECT_EQ(d.index.Stats().nodes, 0u);
+}
+
 }  // namespace
 }  // namespace kvrouter

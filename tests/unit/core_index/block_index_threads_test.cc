@@ -123,5 +123,55 @@ TEST(BlockIndexThreadsTest, LookupsAreLetInDuringALargeRemoval) {
   index.CheckInvariants();
 }
 
+// A target that always holds one of two whole prompts, replaced again and again by what was staged:
+// no lookup finds it without either.
+TEST(BlockIndexThreadsTest, LookupsSeeTheOldStateOrTheNewOneWhileItIsReplaced) {
+  BlockIndex index;
+  std::atomic<bool> stop{false};
+  std::atomic<int> holes{0};
+  std::atomic<int> lookups{0};
+  const Target target = IndexDriver::TargetOf(1);
+  const auto rebuild = [&](uint64_t prompt) {
+    KvEvent event;
+    event.target = target;
+    event.staging = Staging::kStaged;
+    LocalBlockHash previous{};
+    for (const LocalBlockHash content : Prompt(prompt)) {  // block by block, as a replay would
+      Stored stored;
+      if (static_cast<uint64_t>(content) > 0)
+        stored.parent = EngineHash{static_cast<uint64_t>(previous)};
+      stored.blocks.push_back({EngineHash{static_cast<uint64_t>(content)}, content});
+      event.data = stored;
+      ASSERT_EQ(index.Apply(event).status, ApplyStatus::kOk);
+      previous = content;
+    }
+    event.staging = Staging::kCommit;
+    event.data = Cleared{};
+    index.Apply(event);
+  };
+  rebuild(1);
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 2; ++r) {
+    readers.emplace_back([&, r] {
+      std::vector<OverlapMatch> matches;
+      while (!stop || lookups < 100) {
+        index.FindOverlap(Prompt(1 + static_cast<uint64_t>(r)), &matches);
+        const bool whole = matches.size() == 1 && (matches[0].blocks == 10 ||  // the other prompt
+                                                   matches[0].blocks == kPromptBlocks);
+        if (!whole) ++holes;
+        ++lookups;
+      }
+    });
+  }
+  for (uint64_t round = 0; round < 400; ++round) rebuild(1 + round % 2);
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(holes, 0);
+  EXPECT_EQ(index.HolderBlocks(target), kPromptBlocks);
+  index.RemoveTarget(target);
+  EXPECT_EQ(index.Stats().nodes, 0u);
+  index.CheckInvariants();
+}
+
 }  // namespace
 }  // namespace kvrouter
