@@ -22,7 +22,7 @@ if(NOT KVR_PURE_ONLY)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(Boost 1.81 REQUIRED)          # Asio and Beast are header-only
   find_package(cppzmq CONFIG REQUIRED)
-  find_package(OpenSSL REQUIRED)
+  find_package(OpenSSL REQUIRED)             # nkeys of NATS, TLS to the Kubernetes API server
   pkg_check_modules(NATS REQUIRED IMPORTED_TARGET libnats)
   find_package(benchmark CONFIG REQUIRED)
 endif()

@@ -229,9 +229,22 @@ absl::StatusOr<ConfigFile> Parse(const YAML::Node& root, const std::string& file
   return out;
 }
 
-}  // namespace
+absl::StatusOr<std::vector<WorkerSpec>> ParseWorkerList(const YAML::Node& root,
+                                                        const std::string& file) {
+  if (root && root.IsSequence()) return ParseWorkers(root, file);
+  constexpr std::string_view kWant = "want a list of workers, or a map with the one key 'workers'";
+  const Place place{file, root ? LineOf(root) : 1};
+  if (!root || !root.IsMap()) return place.Error(kWant);
+  if (root.size() != 1 || root.begin()->first.Scalar() != "workers") return place.Error(kWant);
+  const YAML::Node list = root.begin()->second;
+  if (!list.IsSequence()) return place.Error("workers must be a list");
+  return ParseWorkers(list, file);
+}
 
-absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name) {
+// The one document of a YAML text, handed to `parse`.
+template <typename Parse>
+auto ParseYaml(const std::string& text, const std::string& name, Parse parse)
+    -> decltype(parse(YAML::Node(), name)) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     for (size_t i = 1; i < documents.size(); ++i) {
@@ -240,13 +253,13 @@ absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::s
             "a second YAML document: want one, with all settings and workers");
       }
     }
-    return Parse(documents.empty() ? YAML::Node() : documents.front(), name);
+    return parse(documents.empty() ? YAML::Node() : documents.front(), name);
   } catch (const YAML::Exception& e) {
     return Place{name, e.mark.line + 1}.Error(e.msg);
   }
 }
 
-absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+absl::StatusOr<std::string> ReadText(const std::string& path) {
   using FileType = std::filesystem::file_type;
   std::error_code unreadable;  // then opening says why
   const FileType type = std::filesystem::status(path, unreadable).type();
@@ -264,7 +277,28 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
     return absl::InvalidArgumentError(
         fmt::format("cannot read {}: more than {} bytes", path, kMaxConfigFileBytes));
   }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name) {
+  return ParseYaml(text, name, Parse);
+}
+
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  KVR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   return ParseConfigFile(text, path);
+}
+
+absl::StatusOr<std::vector<WorkerSpec>> ParseWorkersFile(const std::string& text,
+                                                         const std::string& name) {
+  return ParseYaml(text, name, ParseWorkerList);
+}
+
+absl::StatusOr<std::vector<WorkerSpec>> ReadWorkersFile(const std::string& path) {
+  KVR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  return ParseWorkersFile(text, path);
 }
 
 absl::StatusOr<std::string> EndpointForRank(std::string_view base_endpoint, uint32_t dp_rank) {

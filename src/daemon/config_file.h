@@ -30,6 +30,13 @@ absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::s
 // Regular files (or links to one) of at most kMaxConfigFileBytes.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
 
+// A file that lists workers and nothing else: the list `workers` as the config file has it, or that
+// list alone; YAML or JSON. An empty file is an error and no empty list: it is what a writer leaves
+// behind that was stopped in the middle.
+absl::StatusOr<std::vector<WorkerSpec>> ParseWorkersFile(const std::string& text,
+                                                         const std::string& name);
+absl::StatusOr<std::vector<WorkerSpec>> ReadWorkersFile(const std::string& path);
+
 // The event socket of one rank by the convention of vLLM and SGLang: TCP port = base port +
 // data-parallel rank (the global one), after the last colon. Other transports have one address
 // only, so they are an error for rank > 0.

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "daemon/config_file.h"
 #include "daemon/state_log.h"
 
 namespace kvrouter {
@@ -41,6 +42,9 @@ Daemon::Daemon(DaemonConfig config)
       router_(config_.router, &metrics_, &metrics_),
       service_(config_.service, &router_, &SteadyClock(), &metrics_),
       workers_(&router_),
+      sources_(&workers_, &journal_),
+      workers_file_(config_.workers_file, ReadWorkersFile, &sources_, &journal_),
+      kubernetes_(config_.kubernetes, &sources_, &journal_),
       selection_workers_(&workers_),
       select_cache_(config_.select_cache),
       published_({.store_counting = config_.zmq.store_counting,
@@ -74,6 +78,7 @@ Daemon::Daemon(DaemonConfig config)
                        .published = &published_,
                        .loads = &loads_,
                        .clock = &SteadyClock(),
+                       .discovery = [this] { return ReadDiscovery(); },
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
@@ -109,6 +114,8 @@ void Daemon::Stop() {
   service_.StopIntake();
   grpc_.Stop(config_.shutdown_grace);
   http_.Stop(kHttpStopGrace);
+  workers_file_.Stop();
+  kubernetes_.Stop();  // after the doors: a name service that hangs may keep it
   event_plane_.Stop();
   zmq_.Stop();
   if (addresses_written_) std::remove(config_.addresses_file.c_str());
@@ -116,9 +123,39 @@ void Daemon::Stop() {
 }
 
 absl::Status Daemon::RegisterWorkers() {
-  for (const WorkerSpec& spec : config_.workers)
-    KVR_RETURN_IF_ERROR(workers_.Register(spec).status());
-  return absl::OkStatus();
+  std::vector<DeclaredWorker> declared;
+  for (const WorkerSpec& spec : config_.workers) declared.push_back({.spec = spec, .life = ""});
+  KVR_RETURN_IF_ERROR(sources_.Replace(WorkerSource::kConfig, declared));
+  journal_.Count(WorkerSource::kConfig, SourceOutcome::kApplied);
+  journal_.SetCurrent(WorkerSource::kConfig, true);
+  if (!config_.workers_file.path.empty()) KVR_RETURN_IF_ERROR(workers_file_.Start());
+  return config_.kubernetes.Enabled() ? kubernetes_.Start() : absl::OkStatus();
+}
+
+DiscoveryFigures Daemon::ReadDiscovery() const {
+  DiscoveryFigures out;
+  out.log_lines_dropped = journal_.DroppedLines();
+  std::vector<WorkerSource> active = {WorkerSource::kConfig};
+  if (!config_.workers_file.path.empty()) active.push_back(WorkerSource::kFile);
+  if (config_.kubernetes.Enabled()) active.push_back(WorkerSource::kKubernetes);
+  for (const WorkerSource source : active) {
+    const WorkerSources::Figures figures = sources_.Read(source);
+    const DiscoveryJournal::Attempts attempts = journal_.Read(source);
+    WorkerSourceFigures& row = out.sources.emplace_back();
+    row.name = WorkerSourceName(source);
+    row.current = attempts.current;
+    row.workers = {{"registered", figures.registered},
+                   {"conflict", figures.conflicting},
+                   {"refused", figures.refused},
+                   {"removed_by_caller", figures.removed_by_callers}};
+    row.conflicts = figures.conflicts_total;
+    row.refusals = figures.refusals_total;
+    for (size_t i = 0; i < kSourceOutcomeCount; ++i) {
+      row.attempts.emplace_back(SourceOutcomeName(static_cast<SourceOutcome>(i)),
+                                attempts.by_outcome[i]);
+    }
+  }
+  return out;
 }
 
 // Whole or not at all: whoever waits for the file may read it the moment it appears.
@@ -232,6 +269,15 @@ void Daemon::LogStateChanges() {
   }
 }
 
+void Daemon::LogDiscovery() {
+  for (const DiscoveryJournal::Line& line : journal_.Take()) {
+    std::string text = "event=" + line.event;
+    for (const auto& [key, value] : line.fields)
+      text += fmt::format(" {}={}", key, LogValue(value));
+    spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", text);
+  }
+}
+
 void Daemon::RunTimers(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "kvr-timers");
   const Clock& clock = SteadyClock();
@@ -243,7 +289,9 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     const MonotonicTime now = clock.Now();
     published_.Tick();
     PublishReadiness();
+    sources_.Retry();
     if (now >= next_log) {
+      LogDiscovery();
       LogStateChanges();
       next_log = now + kStateLogPeriod;
     }

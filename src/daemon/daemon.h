@@ -7,6 +7,10 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "adapters/discovery/discovery_journal.h"
+#include "adapters/discovery/kubernetes_discovery.h"
+#include "adapters/discovery/worker_sources.h"
+#include "adapters/discovery/workers_file.h"
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
 #include "adapters/http/ops.h"
@@ -54,12 +58,14 @@ class Daemon {
 
  private:
   absl::Status RegisterWorkers();
+  DiscoveryFigures ReadDiscovery() const;
   absl::Status WriteAddressesFile();
   Readiness CurrentReadiness();
   HttpFigures CurrentHttpFigures() const;
   StatusReport CurrentStatus();
   void PublishReadiness();
   void LogStateChanges();
+  void LogDiscovery();
   void RunTimers(const std::stop_token& stop);
 
   const DaemonConfig config_;
@@ -67,6 +73,10 @@ class Daemon {
   Router router_;
   RoutingService service_;
   WorkerRegistry workers_;
+  DiscoveryJournal journal_;
+  WorkerSources sources_;
+  WorkersFile workers_file_;
+  KubernetesDiscovery kubernetes_;
   SelectionWorkers selection_workers_;
   SelectCache select_cache_;
   FeedMonitor feeds_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "adapters/discovery/kubernetes_discovery.h"
+#include "adapters/discovery/workers_file.h"
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
 #include "adapters/metrics/router_metrics.h"
@@ -35,6 +37,8 @@ struct DaemonConfig {
   EventPlaneConfig event_plane;
   MetricsConfig metrics;
   std::vector<WorkerSpec> workers;
+  WorkersFileConfig workers_file;
+  KubernetesConfig kubernetes;
 
   std::string addresses_file;  // empty: not written
   std::string log_level = "info";

@@ -13,8 +13,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "adapters/discovery/api_client.h"
 #include "adapters/http/http_format.h"
 #include "kvrouter/limits.h"
+#include "service/worker_registry.h"
 
 namespace kvrouter {
 namespace {
@@ -126,6 +128,16 @@ Option Words(std::string name, std::string environment, Field field, std::string
 
 bool Anything(std::string_view) { return true; }
 bool IsHostPort(std::string_view text) { return ParseHostPort(text).ok(); }
+bool IsDiscoveryBackend(std::string_view text) {
+  return text == "none" || text == "mem" || text == "kubernetes";
+}
+bool IsOriginOrEmpty(std::string_view text) { return text.empty() || ParseOrigin(text).ok(); }
+// A DNS label, since it becomes part of a path.
+bool IsNamespaceOrEmpty(std::string_view text) {
+  return text.size() <= 63 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+         });
+}
 bool IsLogLevel(std::string_view text) {
   static constexpr std::array<std::string_view, 6> kLevels = {"trace", "debug", "info",
                                                               "warn",  "error", "off"};
@@ -308,6 +320,59 @@ void AddLimits(std::vector<Option>* table) {
                     "Memory of those decisions together, estimated, in bytes."));
 }
 
+void AddDiscovery(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Words("workers-file", "KVROUTER_WORKERS_FILE", FIELD(workers_file.path),
+                    "a path, or empty", Anything,
+                    "File that lists workers (as the key workers of this one; YAML or JSON) and is "
+                    "followed while the daemon runs; empty: none."));
+  t.push_back(Whole(
+      "workers-file-poll-ms", "KVROUTER_WORKERS_FILE_POLL_MS", FIELD(workers_file.poll_period), 10,
+      kDayMs, "How often that file is looked at, in ms; a change counts once two looks agree."));
+  t.push_back(
+      Words("discovery-backend", "DYN_DISCOVERY_BACKEND", FIELD(kubernetes.backend),
+            "none, mem or kubernetes", IsDiscoveryBackend,
+            "kubernetes: workers are pods, followed through the API server; mem: as none."));
+  t.push_back(
+      Whole("kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE", FIELD(kubernetes.block_size_tokens),
+            0, kMaxBlockSizeTokens,
+            "Block size of discovered pods that do not say theirs, in tokens; 0: they must."));
+}
+
+void AddKubernetes(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Words(
+      "kubernetes-namespace", "KVROUTER_KUBERNETES_NAMESPACE", FIELD(kubernetes.pod_namespace),
+      "a namespace, or empty", IsNamespaceOrEmpty,
+      "Namespace of the pods; empty: POD_NAMESPACE, else the service account's, else default."));
+  t.push_back(Words("kubernetes-pod-selector", "KVROUTER_KUBERNETES_POD_SELECTOR",
+                    FIELD(kubernetes.pod_selector), "a label selector", Anything,
+                    "Pods that may be workers."));
+  t.push_back(Words("kubernetes-slice-selector", "KVROUTER_KUBERNETES_SLICE_SELECTOR",
+                    FIELD(kubernetes.slice_selector), "a label selector, or empty", Anything,
+                    "EndpointSlices that must name a pod; empty: none are asked for, pods alone "
+                    "decide."));
+  t.push_back(Words("kubernetes-api-server", "KVROUTER_KUBERNETES_API_SERVER",
+                    FIELD(kubernetes.api_server),
+                    "http://HOST[:PORT] or https://HOST[:PORT], or empty", IsOriginOrEmpty,
+                    "API server; empty: that of the cluster the process runs in."));
+  t.push_back(Words("kubernetes-token-file", "KVROUTER_KUBERNETES_TOKEN_FILE",
+                    FIELD(kubernetes.token_file), "a path, or empty", Anything,
+                    "Bearer token, read again for each request, sent over TLS only; empty: none."));
+  t.push_back(Words("kubernetes-ca-file", "KVROUTER_KUBERNETES_CA_FILE", FIELD(kubernetes.ca_file),
+                    "a path", Anything, "Certificates that the API server's must be signed by."));
+  t.push_back(Whole("kubernetes-request-timeout-ms", "KVROUTER_KUBERNETES_REQUEST_TIMEOUT_MS",
+                    FIELD(kubernetes.request_timeout), 1, kDayMs,
+                    "Time for a page of a list, and for a watch to begin, in ms."));
+  t.push_back(Whole("kubernetes-watch-timeout-secs", "KVROUTER_KUBERNETES_WATCH_TIMEOUT_SECS",
+                    FIELD(kubernetes.watch_timeout), 1, 86'400,
+                    "The API server is asked to end a watch after this long, in s; it is then "
+                    "resumed."));
+  t.push_back(Whole("kubernetes-backoff-max-ms", "KVROUTER_KUBERNETES_BACKOFF_MAX_MS",
+                    FIELD(kubernetes.backoff_max), 1, kDayMs,
+                    "Longest wait before a failed request is repeated, in ms."));
+}
+
 void AddFeeds(std::vector<Option>* table) {
   auto& t = *table;
   t.push_back(Whole("router-event-threads", "DYN_ROUTER_EVENT_THREADS", FIELD(zmq.threads), 1, 64,
@@ -485,6 +550,8 @@ const std::vector<Option>& OptionTable() {
     auto* rows = new std::vector<Option>;
     AddDoors(rows);
     AddRouting(rows);
+    AddDiscovery(rows);
+    AddKubernetes(rows);
     AddFeeds(rows);
     AddEventPlane(rows);
     AddLimits(rows);

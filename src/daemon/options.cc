@@ -20,6 +20,7 @@ namespace {
 constexpr std::string_view kConfigFlag = "config";
 constexpr const char* kConfigVariable = "KVROUTER_CONFIG";
 constexpr std::string_view kPrefillScale = "router-prefill-load-scale";
+constexpr std::string_view kNamespace = "kubernetes-namespace";
 constexpr std::string_view kOverlapCredit = "router-kv-overlap-score-credit";
 
 struct ActionFlag {
@@ -246,7 +247,50 @@ class Resolver {
   LoadedOptions* const out_;
 };
 
-// What concerns more than one setting, and whether the workers of the file can live together.
+// A worker that is listed before is the stronger file's.
+absl::Status CheckWorkers(const std::vector<WorkerSpec>& workers, std::string_view origin,
+                          WorkerRegistry* registry) {
+  for (const WorkerSpec& spec : workers) {
+    if (registry->Find(spec.id)) continue;
+    if (const auto stored = registry->Register(spec); !stored.ok()) {
+      return absl::InvalidArgumentError(fmt::format("worker {} of the {}: {}",
+                                                    static_cast<uint64_t>(spec.id), origin,
+                                                    std::string(stored.status().message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What Kubernetes tells every pod: where its API server is, and, by the convention that Dynamo
+// follows, its namespace.
+absl::Status FindCluster(const std::map<std::string, std::string>& environment, DaemonAction action,
+                         KubernetesConfig* config) {
+  if (!config->Enabled()) return absl::OkStatus();
+  const auto name_space = environment.find("POD_NAMESPACE");
+  if (config->pod_namespace.empty() && name_space != environment.end()) {
+    DaemonConfig checked;
+    if (!FindOption(kNamespace)->set(name_space->second, &checked).ok()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "bad value '{}' from environment POD_NAMESPACE: want a namespace", name_space->second));
+    }
+    config->pod_namespace = checked.kubernetes.pod_namespace;
+  }
+  if (!config->api_server.empty()) return absl::OkStatus();
+  const auto host = environment.find("KUBERNETES_SERVICE_HOST");
+  const auto port = environment.find("KUBERNETES_SERVICE_PORT");
+  if (host == environment.end() || host->second.empty()) {
+    if (action != DaemonAction::kRun) return absl::OkStatus();  // checked on somebody's desk
+    return absl::InvalidArgumentError(
+        "discovery_backend is kubernetes, but kubernetes_api_server is empty and the process runs "
+        "in no cluster (KUBERNETES_SERVICE_HOST is not set)");
+  }
+  const bool v6 = host->second.find(':') != std::string::npos;
+  config->api_server = fmt::format("https://{}{}{}:{}", v6 ? "[" : "", host->second, v6 ? "]" : "",
+                                   port == environment.end() ? "443" : port->second);
+  return absl::OkStatus();
+}
+
+// What concerns more than one setting, and whether the workers of the files can live together.
 absl::Status CheckTogether(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.router));
   KVR_RETURN_IF_ERROR(Validate(config.event_plane, config.metrics.dynamo_namespace));
@@ -257,14 +301,11 @@ absl::Status CheckTogether(const DaemonConfig& config) {
   }
   Router router(config.router, nullptr);
   WorkerRegistry registry(&router);
-  for (const WorkerSpec& spec : config.workers) {
-    if (const auto stored = registry.Register(spec); !stored.ok()) {
-      return absl::InvalidArgumentError(fmt::format("worker {} of the config file: {}",
-                                                    static_cast<uint64_t>(spec.id),
-                                                    std::string(stored.status().message())));
-    }
-  }
-  return absl::OkStatus();
+  KVR_RETURN_IF_ERROR(CheckWorkers(config.workers, "config file", &registry));
+  if (config.workers_file.path.empty()) return absl::OkStatus();
+  KVR_ASSIGN_OR_RETURN(const std::vector<WorkerSpec> workers,
+                       ReadWorkersFile(config.workers_file.path));
+  return CheckWorkers(workers, "workers file", &registry);
 }
 
 // A secret is only said to be there.
@@ -299,6 +340,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   KVR_RETURN_IF_ERROR(CheckUnimplemented(environment));
   out.ignored_variables = IgnoredVariables(environment);
   out.without_effect = SettingsWithoutEffect(out.settings);
+  KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
   KVR_RETURN_IF_ERROR(CheckTogether(out.config));
   return out;
 }

@@ -24,6 +24,13 @@ absl::Status UnknownWorker(WorkerId id) {
                    fmt::format("no worker with worker_id {}", fmt::underlying(id)));
 }
 
+absl::Status OtherLife(WorkerId id, Incarnation live, Incarnation expected) {
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, ErrorReason::kIncarnationConflict,
+      fmt::format("worker_id {} is live with incarnation {}, expected {} (0: not registered)",
+                  fmt::underlying(id), fmt::underlying(live), fmt::underlying(expected)));
+}
+
 absl::Status CheckText(std::string_view field, std::string_view value, size_t limit_bytes) {
   if (value.empty()) return Invalid(fmt::format("{} must not be empty", field));
   if (value.size() > limit_bytes) {
@@ -130,6 +137,8 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::Update(WorkerId id, const WorkerPatch
 absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
   MutexLock lock(mu_);
+  const bool asks_for_drain = spec.draining;
+  bool same_life = false;
   const auto known = workers_.find(spec.id);
   if (known != workers_.end()) {
     const Incarnation live = known->second.incarnation;
@@ -140,11 +149,14 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
                                    fmt::underlying(spec.id), fmt::underlying(live),
                                    fmt::underlying(spec.incarnation)));
     }
-    if (spec.incarnation == live && known->second.draining) spec.draining = true;
+    same_life = spec.incarnation == live;
+    if (same_life && known->second.draining) spec.draining = true;
   } else if (spec.incarnation == Incarnation{}) {
     spec.incarnation = Incarnation{next_incarnation_};
   }
-  return StoreLocked(std::move(spec));
+  absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
+  if (stored.ok() && (asks_for_drain || !same_life)) NoteDrainLocked(stored->id, asks_for_drain);
+  return stored;
 }
 
 absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPatch& patch) {
@@ -164,7 +176,9 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPa
   if (patch.image_token_id) spec.image_token_id = patch.image_token_id;
   Assign(patch.events, &spec.events);
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
-  return StoreLocked(std::move(spec));
+  absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
+  if (stored.ok() && patch.draining) NoteDrainLocked(id, *patch.draining);
+  return stored;
 }
 
 absl::StatusOr<WorkerSpec> WorkerRegistry::Drain(WorkerId id) {
@@ -177,12 +191,50 @@ absl::Status WorkerRegistry::Remove(WorkerId id) {
   MutexLock lock(mu_);
   const auto known = workers_.find(id);
   if (known == workers_.end()) return UnknownWorker(id);
-  const Incarnation incarnation = known->second.incarnation;
-  workers_.erase(known);
+  RemoveLocked(id, known->second.incarnation);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerSpec> WorkerRegistry::RegisterDeclared(DeclaredUpsert declared) {
+  WorkerSpec& spec = declared.spec;
+  spec.incarnation = Incarnation{};
+  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
+  MutexLock lock(mu_);
+  const auto known = workers_.find(spec.id);
+  const Incarnation live = known == workers_.end() ? Incarnation{} : known->second.incarnation;
+  if (live != declared.expected) return OtherLife(spec.id, live, declared.expected);
+  const bool begins = declared.new_life || live == Incarnation{};
+  spec.incarnation = begins ? Incarnation{next_incarnation_} : live;
+  if (!begins && drained_by_callers_.contains(spec.id)) spec.draining = true;
+  absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
+  if (stored.ok() && begins) NoteDrainLocked(stored->id, false);
+  return stored;
+}
+
+absl::Status WorkerRegistry::RemoveLife(WorkerId id, Incarnation incarnation) {
+  MutexLock lock(mu_);
+  const auto known = workers_.find(id);
+  if (known == workers_.end()) return UnknownWorker(id);
+  if (known->second.incarnation != incarnation)
+    return OtherLife(id, known->second.incarnation, incarnation);
+  RemoveLocked(id, incarnation);
+  return absl::OkStatus();
+}
+
+void WorkerRegistry::RemoveLocked(WorkerId id, Incarnation incarnation) {
+  workers_.erase(id);
+  drained_by_callers_.erase(id);
   version_.fetch_add(1, std::memory_order_release);
   router_->RemoveWorker(id);
   for (WorkerListener* listener : listeners_) listener->OnWorkerRemoved(id, incarnation);
-  return absl::OkStatus();
+}
+
+void WorkerRegistry::NoteDrainLocked(WorkerId id, bool draining) {
+  if (draining) {
+    drained_by_callers_.insert(id);
+  } else {
+    drained_by_callers_.erase(id);
+  }
 }
 
 std::optional<WorkerSpec> WorkerRegistry::Find(WorkerId id) const {

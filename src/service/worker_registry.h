@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct WorkerPatch {
   std::optional<std::map<uint32_t, EventEndpoints>> events;
 };
 
+// A record that a source of whole worker sets (discovery) asserts.
+struct DeclaredUpsert {
+  WorkerSpec spec;         // its incarnation is ignored
+  Incarnation expected{};  // the life that the source registered; 0: the worker is not registered
+  bool new_life = false;   // another process under the same id: whatever was known of it is void
+};
+
 // The one owner of the worker set. Everything that discovers workers (YAML, registration APIs,
 // later Kubernetes) ends here; it validates, hands out incarnations, tells the core first and the
 // listeners after.
@@ -73,6 +81,14 @@ class WorkerRegistry {
   // Error: kUnknownWorker: also on the second call, no tombstone is kept.
   absl::Status Remove(WorkerId id);
 
+  // For sources of whole worker sets, which share the registry with callers that register and drain
+  // by themselves. Nothing happens unless the worker is live with exactly the expected incarnation
+  // (kIncarnationConflict: somebody else's record). Unlike Register it also lowers `draining`,
+  // except where a caller asked for the drain. Its errors are not counted: a source tries again.
+  absl::StatusOr<WorkerSpec> RegisterDeclared(DeclaredUpsert declared);
+  // Removes exactly this life; kIncarnationConflict if the worker is live with another one.
+  absl::Status RemoveLife(WorkerId id, Incarnation incarnation);
+
   // For a door that refuses a message before it is a record: counted like an error of Register.
   void CountRefusal(const absl::Status& answer) { refused_.Count(answer); }
   // Errors of Register, Update and Drain, each counted once, and those of CountRefusal.
@@ -88,12 +104,16 @@ class WorkerRegistry {
   absl::StatusOr<WorkerSpec> TryRegister(WorkerSpec spec);
   absl::StatusOr<WorkerSpec> TryUpdate(WorkerId id, const WorkerPatch& patch);
   absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the drain of this record was asked for by a caller.
+  void NoteDrainLocked(WorkerId id, bool draining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RemoveLocked(WorkerId id, Incarnation incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Router* const router_;
   RefusalCounts refused_;
   mutable Mutex mu_;
   std::vector<WorkerListener*> listeners_ ABSL_GUARDED_BY(mu_);
   std::map<WorkerId, WorkerSpec> workers_ ABSL_GUARDED_BY(mu_);
+  std::set<WorkerId> drained_by_callers_ ABSL_GUARDED_BY(mu_);  // of workers_
   uint64_t next_incarnation_ ABSL_GUARDED_BY(mu_) = 1;
   std::atomic<uint64_t> version_{0};  // written under mu_, after the change
 };

@@ -79,6 +79,29 @@ def selects(selector, workload):
     return selector.items() <= pod_labels(workload).items()
 
 
+def pods_of(workload):
+    """The pods that a StatefulSet's controller makes, as the API server shows them once they run."""
+    template = workload['spec']['template']
+    return [{'kind': 'Pod',
+             'metadata': {'name': f'{workload["metadata"]["name"]}-{i}', 'uid': f'uid-{i}', 'labels': dict(template['metadata']['labels']),
+                          'annotations': dict(template['metadata']['annotations'])},
+             'spec': json.loads(json.dumps(template['spec'])),
+             'status': {'phase': 'Running', 'podIP': f'10.1.0.{i}', 'conditions': [{'type': 'Ready', 'status': 'True'}]}}
+            for i in range(workload['spec']['replicas'])]
+
+
+def slice_of_service(service, pods):
+    """The EndpointSlice that the control plane makes for a Service and these pods of it."""
+    name = service['metadata']['name']
+    assert all(service['spec']['selector'].items() <= p['metadata']['labels'].items() for p in pods)
+    return {'kind': 'EndpointSlice',
+            'metadata': {'name': f'{name}-x1y2z', 'uid': 'uid-slice',
+                         'labels': {**service['metadata']['labels'], 'kubernetes.io/service-name': name,
+                                    'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io'}},
+            'endpoints': [{'addresses': [p['status']['podIP']], 'conditions': {'ready': True, 'serving': True, 'terminating': False},
+                           'targetRef': {'kind': 'Pod', 'name': p['metadata']['name'], 'uid': p['metadata']['uid']}} for p in pods]}
+
+
 def engine_ports(container):
     """What the flags of one vLLM container say: (http, events, replay, block size)."""
     flags = dict(a[2:].split('=', 1) for a in container['args'] if a.startswith('--') and '=' in a)
@@ -97,6 +120,7 @@ def problems(manifests):
     return [*(p for w in manifests.of(*WORKLOADS) for p in workload_problems(manifests, w)),
             *(p for s in manifests.of('Service') for p in service_problems(manifests, s)),
             *(p for n in manifests.of('NetworkPolicy') for p in policy_problems(manifests, n)),
+            *(p for b in manifests.of('RoleBinding') for p in binding_problems(manifests, b)),
             *(f'{name_of(b)}: selects no pod' for b in manifests.of('PodDisruptionBudget')
               if not any(selects(b['spec']['selector']['matchLabels'], w) for w in manifests.of(*WORKLOADS)))]
 
@@ -105,6 +129,9 @@ def workload_problems(manifests, workload):
     who = name_of(workload)
     if not selects(workload['spec']['selector']['matchLabels'], workload):
         yield f'{who}: its selector does not match its own pods'
+    account = pod(workload).get('serviceAccountName')
+    if account is not None and account not in [a['metadata']['name'] for a in manifests.of('ServiceAccount')]:
+        yield f'{who}: no ServiceAccount {account}'
     volumes = {v['name']: v for v in pod(workload)['volumes']}
     mounted = {m['name'] for c in containers(workload) for m in c['volumeMounts']}
     for name in sorted(mounted ^ volumes.keys()):
@@ -142,6 +169,15 @@ def service_problems(manifests, service):
         # Equal numbers: the workers' addresses are written with them.
         if pod_ports(chosen[0]).get(port['targetPort']) != port['port']:
             yield f'{who}: port {port["port"]} does not lead to port {port["targetPort"]} of {name_of(chosen[0])}'
+
+
+def binding_problems(manifests, binding):
+    who = name_of(binding)
+    if binding['roleRef']['name'] not in [r['metadata']['name'] for r in manifests.of(binding['roleRef']['kind'])]:
+        yield f'{who}: no {binding["roleRef"]["kind"]} {binding["roleRef"]["name"]}'
+    for subject in binding['subjects']:
+        if subject['name'] not in [a['metadata']['name'] for a in manifests.of(subject['kind'])]:
+            yield f'{who}: no {subject["kind"]} {subject["name"]}'
 
 
 def policy_problems(manifests, policy):

@@ -1,5 +1,6 @@
 """deploy/kubernetes against itself, against what kvrouterd really serves, and against kubectl where there is one."""
 import copy
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import pytest
 import yaml
 import zmq
 from conftest import DEADLINE_S, ROOT, wait_for
+from fake_kubernetes import NAMESPACE, FakeKubernetes
 from manifests import Manifests
 
 FOLDER = ROOT / 'deploy/kubernetes'
@@ -29,12 +31,16 @@ def router_arguments(variant):
     return [str(variant.settings_path()) if a == path else a for a in container['args']]
 
 
-@pytest.fixture
-def effective(variant, run):
+def effective_settings(variant, run):
     """Settings as the daemon in the pod understands them."""
     printed = run('--print-effective-config', *router_arguments(variant))
     assert printed.returncode == 0, printed.stderr
     return yaml.safe_load(printed.stdout)
+
+
+@pytest.fixture
+def effective(variant, run):
+    return effective_settings(variant, run)
 
 
 def test_every_variant_and_every_file_is_in_use():
@@ -70,6 +76,9 @@ BREAKS = {
     'policy port': lambda v: first(v, 'NetworkPolicy')['spec']['ingress'][0]['ports'][0].update(port='web'),
     'policy peer': lambda v: first(v, 'NetworkPolicy')['spec']['ingress'][1]['from'][0]['podSelector']['matchLabels'].update(x='y'),
     'budget selector': lambda v: first(v, 'PodDisruptionBudget')['spec']['selector']['matchLabels'].update(x='y'),
+    'role name': lambda v: first(v, 'RoleBinding')['roleRef'].update(name='other'),
+    'account name': lambda v: first(v, 'RoleBinding')['subjects'][0].update(name='other'),
+    'account of the pod': lambda v: manifests.pod(v.router()[0]).update(serviceAccountName='other'),
     'service name': lambda v: first(v, 'StatefulSet')['spec'].update(serviceName='engines'),
 }
 
@@ -103,23 +112,61 @@ def test_pod_opens_the_ports_that_the_daemon_listens_on(variant, effective):
     assert {p['name']: p.get('appProtocol') for p in services} == {'http': 'http', 'grpc': 'kubernetes.io/h2c'}
 
 
-def test_workers_are_the_engines_that_the_manifests_start(variant, effective):
+def test_listed_workers_are_the_engines_of_the_pod(run):
+    variant = Manifests(FOLDER / 'sidecar')
     expected = []
     for workload, container in variant.engines():
+        assert workload == variant.router()[0]
         http, live, replay, block_size = manifests.engine_ports(container)
         assert sorted(manifests.own_ports(container).values()) == sorted([http, live, replay])
-        if workload['kind'] == 'StatefulSet':
-            hosts = [f'{workload["metadata"]["name"]}-{i}.{workload["spec"]["serviceName"]}'
-                     for i in range(workload['spec']['replicas'])]
-            expected += [(f'http://{h}:{http}', block_size, f'tcp://{h}:{live}', f'tcp://{h}:{replay}') for h in hosts]
-        else:  # beside the router: events over loopback, requests from outside through the Service
-            assert workload == variant.router()[0]
-            service, = [s['metadata']['name'] for s in variant.of('Service') if http in [p['port'] for p in s['spec']['ports']]]
-            expected.append((f'http://{service}:{http}', block_size, f'tcp://127.0.0.1:{live}', f'tcp://127.0.0.1:{replay}'))
+        # Events over loopback, requests from outside through the Service.
+        service, = [s['metadata']['name'] for s in variant.of('Service') if http in [p['port'] for p in s['spec']['ports']]]
+        expected.append((f'http://{service}:{http}', block_size, f'tcp://127.0.0.1:{live}', f'tcp://127.0.0.1:{replay}'))
         assert container['resources']['limits']['nvidia.com/gpu'] >= 1
-    listed = [(w['address'], w['block_size'], w['kv_events_endpoints'][0], w['replay_endpoints'][0]) for w in effective['workers']]
-    assert listed == expected
+    workers = effective_settings(variant, run)['workers']
+    assert [(w['address'], w['block_size'], w['kv_events_endpoints'][0], w['replay_endpoints'][0]) for w in workers] == expected
     assert len(expected) >= 2
+
+
+@pytest.fixture
+def cluster():
+    server = FakeKubernetes()
+    yield server
+    server.stop()
+
+
+def start_in_cluster(start, cluster, variant, *arguments):
+    """The daemon with the settings that the manifests give it, beside an API server that shows what they start."""
+    return start(f'--kubernetes-api-server={cluster.url}', *arguments, config=variant.settings_path().read_text(),
+                 env={'POD_NAMESPACE': NAMESPACE})
+
+
+def test_discovered_workers_are_the_engines_that_the_manifests_start(start, cluster):
+    variant = Manifests(FOLDER / 'base')
+    (workload, container), = variant.engines()
+    http, live, replay, block_size = manifests.engine_ports(container)
+    assert sorted(manifests.own_ports(container).values()) == sorted([http, live, replay])
+    assert container['resources']['limits']['nvidia.com/gpu'] >= 1
+    pods = manifests.pods_of(workload)
+    service, = [s for s in variant.of('Service') if s['metadata']['name'] == workload['spec']['serviceName']]
+    cluster.put(*pods, manifests.slice_of_service(service, pods))
+    daemon = start_in_cluster(start, cluster, variant)
+    workers = wait_for('workers', lambda: [w for w in [json.loads(daemon.get('/workers')[1])] if len(w) == len(pods)])[0]
+    ips = [p['status']['podIP'] for p in pods]
+    assert sorted((w['endpoint'], w['block_size'], w['kv_events_endpoints']['0'], w['replay_endpoints']['0']) for w in workers) == [
+        (f'http://{ip}:{http}', block_size, f'tcp://{ip}:{live}', f'tcp://{ip}:{replay}') for ip in ips]
+    assert len(pods) >= 2 and all(w['lifecycle'] == 'schedulable' for w in workers)
+
+
+def test_role_grants_what_discovery_asks_for_and_no_more(start, cluster):
+    variant = Manifests(FOLDER / 'base')
+    role, = variant.of('Role')
+    assert {(group, resource): sorted(rule['verbs']) for rule in role['rules'] for group in rule['apiGroups']
+            for resource in rule['resources']} == {('', 'pods'): ['get', 'list', 'watch'],
+                                                   ('discovery.k8s.io', 'endpointslices'): ['get', 'list', 'watch']}
+    start_in_cluster(start, cluster, variant)
+    wait_for('both watches', lambda: len({path for path, query, _ in list(cluster.requests) if 'watch' in query}) == 2)
+    assert {path.split(f'/namespaces/{NAMESPACE}/')[1] for path, _, _ in cluster.requests} == {'pods', 'endpointslices'}
 
 
 def test_router_runs_alone_and_unprivileged(variant, effective):
@@ -131,7 +178,11 @@ def test_router_runs_alone_and_unprivileged(variant, effective):
     assert security == {'runAsNonRoot': True, 'runAsUser': 65532, 'runAsGroup': 65532, 'allowPrivilegeEscalation': False,
                         'readOnlyRootFilesystem': True, 'seccompProfile': {'type': 'RuntimeDefault'}}
     assert effective['addresses_file'] in ('', None)  # nothing is written
-    assert pod['automountServiceAccountToken'] is False and pod['enableServiceLinks'] is False
+    # The API server is asked where discovery is on, and nowhere else.
+    asks = effective['discovery_backend'] == 'kubernetes'
+    assert pod['automountServiceAccountToken'] is asks and ('serviceAccountName' in pod) is asks
+    assert all(a['automountServiceAccountToken'] is False for a in variant.of('ServiceAccount'))
+    assert pod['enableServiceLinks'] is False
     assert not {'command', 'lifecycle'} & container.keys(), 'the image is used as it is, and has no shell to offer'
     assert pod['terminationGracePeriodSeconds'] >= 10 > effective['shutdown_grace_ms'] / 1000 + 2.5
     assert container['resources']['requests'].keys() == {'cpu', 'memory'} and 'memory' in container['resources']['limits']
@@ -176,18 +227,35 @@ def new_replay():
     context.term()
 
 
-def test_probes_and_scrape_answer_on_the_real_daemon(variant, start, new_engine, new_replay):
+def start_with_engines(variant, start, cluster, engines, replays):
+    """The daemon as the manifests configure it, but with the sockets of `engines`; (daemon, worker ids)"""
+    settings = yaml.safe_load(variant.settings_path().read_text())
+    if 'workers' in settings:
+        for worker, engine, replay in zip(settings['workers'], engines, replays):
+            worker.update(kv_events_endpoint=engine.endpoint, replay_endpoint=replay.endpoint)
+        return start('--ready-bound-ms=600000', config=yaml.safe_dump(settings)), [w['worker_id'] for w in settings['workers']]
+    (workload, _), = variant.engines()
+    pods = manifests.pods_of(workload)
+    for pod, engine, replay in zip(pods, engines, replays):
+        pod['status']['podIP'] = '127.0.0.1'
+        pod['metadata']['annotations'].update({'kvrouter.io/events-port': engine.endpoint.rsplit(':', 1)[1],
+                                               'kvrouter.io/replay-port': replay.endpoint.rsplit(':', 1)[1]})
+    service, = [s for s in variant.of('Service') if s['metadata']['name'] == workload['spec']['serviceName']]
+    cluster.put(*pods, manifests.slice_of_service(service, pods))
+    daemon = start_in_cluster(start, cluster, variant, '--ready-bound-ms=600000')
+    listed = wait_for('workers', lambda: [w for w in [json.loads(daemon.get('/workers')[1])] if len(w) == len(pods)])[0]
+    return daemon, [w['worker_id'] for w in listed]
+
+
+def test_probes_and_scrape_answer_on_the_real_daemon(variant, start, cluster, new_engine, new_replay):
     workload, container = variant.router()
     probes = {kind: probe['httpGet'] for kind, probe in manifests.probes(container).items()}
     assert {kind: (p['path'], p['port']) for kind, p in probes.items()} == {
         'livenessProbe': ('/live', 'http'),
         'readinessProbe': ('/live' if len(manifests.containers(workload)) > 1 else '/ready', 'http')}
 
-    settings = yaml.safe_load(variant.settings_path().read_text())
-    engines = [new_engine() for _ in settings['workers']]
-    for worker, engine in zip(settings['workers'], engines):  # the file as it is, but the sockets are here
-        worker.update(kv_events_endpoint=engine.endpoint, replay_endpoint=new_replay().endpoint)
-    daemon = start('--ready-bound-ms=600000', config=yaml.safe_dump(settings))
+    engines, replays = [new_engine(), new_engine()], [new_replay(), new_replay()]
+    daemon, worker_ids = start_with_engines(variant, start, cluster, engines, replays)
     for engine in engines:
         engine.wait_for_subscriber()
     for probe in probes.values():
@@ -196,15 +264,15 @@ def test_probes_and_scrape_answer_on_the_real_daemon(variant, start, new_engine,
     assert annotations['prometheus.io/scrape'] == 'true'
     assert annotations['prometheus.io/port'] == str(manifests.own_ports(container)['http'])
     status, text = daemon.get(annotations['prometheus.io/path'])
-    assert status == 200
-    for worker in settings['workers']:
-        assert re.search(rf'^dynamo_component_router_worker_registered\{{.*router_worker_id="{worker["worker_id"]}".*\}} 1$', text, re.M)
+    assert status == 200 and len(worker_ids) == len(engines)
+    for worker_id in worker_ids:
+        assert re.search(rf'^dynamo_component_router_worker_registered\{{.*router_worker_id="{worker_id}".*\}} 1$', text, re.M)
     # As the doc's first look does it from inside the pod.
     listed = subprocess.run([os.environ['KVROUTERCTL'], '--grpc', daemon.grpc_address, 'workers'], capture_output=True, text=True,
                             timeout=DEADLINE_S)
     assert listed.returncode == 0, listed.stderr
-    for worker in settings['workers']:
-        assert worker['address'] in listed.stdout
+    for worker in json.loads(daemon.get('/workers')[1]):
+        assert worker['endpoint'] in listed.stdout
     assert daemon.stop() == 0
 
 

@@ -36,6 +36,7 @@ MAY_INCLUDE = {
     'adapters/nats': {'adapters/nats', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/grpc': {'adapters/grpc', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/http': {'adapters/http', 'base', 'feed', 'service', 'kvrouter'},
+    'adapters/discovery': {'adapters/discovery', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/metrics': {'adapters/metrics', 'base', 'feed', 'service', 'kvrouter'},
     'daemon': {'daemon', 'adapters', 'base', 'feed', 'service', 'kvrouter'},
     # How programs of ours talk to a running daemon: by its wires alone, nothing of the daemon's own code.

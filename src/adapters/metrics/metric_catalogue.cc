@@ -400,6 +400,35 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
             "blocks may be missing.",
  .moves = "When the state changes."},
 
+// ---- Discovery ----
+{.metric = Metric::kDiscoveryCurrent, .name = "kvrouter_discovery_current", .type = kGauge,
+ .labels = "source", .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 while what the source of workers said last is its present state, as far as it can "
+            "tell; 0: the set in force is an older one.",
+ .moves = "When an attempt of the source to learn its set fails, or works again."},
+{.metric = Metric::kDiscoveryWorkers, .name = "kvrouter_discovery_workers", .type = kGauge,
+ .labels = "source, state", .unit = "workers", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Workers that the source wants: registered by it, held by somebody else (conflict), "
+            "refused by the registry, or removed by a caller.",
+ .moves = "With every change of what the source wants, and of the worker set."},
+{.metric = Metric::kDiscoveryUpdates, .name = "kvrouter_discovery_updates_total",
+ .type = kCounter, .labels = "source, outcome", .unit = "attempts", .weighting = kEach,
+ .origin = kOurs,
+ .meaning = "Attempts of the source to learn its set of workers.",
+ .moves = "When a changed set is applied, and with every attempt that fails."},
+{.metric = Metric::kDiscoveryConflicts, .name = "kvrouter_discovery_conflicts_total",
+ .type = kCounter, .labels = "source", .unit = "workers", .weighting = kEach, .origin = kOurs,
+ .meaning = "Workers of the source that were found held by a stronger source or by a caller.",
+ .moves = "Once per worker, and again when what the source wants of it changes."},
+{.metric = Metric::kDiscoveryRefusals, .name = "kvrouter_discovery_refusals_total",
+ .type = kCounter, .labels = "source", .unit = "workers", .weighting = kEach, .origin = kOurs,
+ .meaning = "Workers of the source that the registry refused, for their block size or a limit.",
+ .moves = "Once per worker and reason, and again when what the source wants of it changes."},
+{.metric = Metric::kDiscoveryLogLinesDropped, .name = "kvrouter_discovery_log_lines_dropped_total",
+ .type = kCounter, .unit = "lines", .weighting = kEach, .origin = kOurs,
+ .meaning = "Log lines of discovery that were dropped because too many waited.",
+ .moves = "With every line dropped."},
+
 // ---- The HTTP door ----
 {.metric = Metric::kHttpRequests, .name = "kvrouter_http_requests_total", .type = kCounter,
  .unit = "calls", .weighting = kEach, .origin = kOurs,

@@ -96,6 +96,13 @@ enum class Metric : uint8_t {
   kFeedLiveDropped,
   kFeedHashMemoryFull,
   kFeedState,
+  // Discovery
+  kDiscoveryCurrent,
+  kDiscoveryWorkers,
+  kDiscoveryUpdates,
+  kDiscoveryConflicts,
+  kDiscoveryRefusals,
+  kDiscoveryLogLinesDropped,
   // The HTTP door
   kHttpRequests,
   kHttpUnrouted,

@@ -124,6 +124,7 @@ std::string RouterMetrics::Text() const {
   ShowPartitions(partitions, &out);
   ShowFeeds(feed_totals, &out);
   ShowFeedStates(CurrentReports(from), &out);
+  ShowDiscovery(from.discovery ? from.discovery() : DiscoveryFigures{}, &out);
   ShowHttp(from.http ? from.http() : HttpFigures{}, &out);
   ShowProcess(from.ready && from.ready(), impl_->version, &out);
   return out.Text();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "adapters/metrics/decision_figures.h"
+#include "adapters/metrics/discovery_figures.h"
 #include "adapters/metrics/http_figures.h"
 #include "base/clock.h"
 #include "kvrouter/decision_sink.h"
@@ -48,6 +49,7 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     const PublishedFeeds* published = nullptr;
     const ReportedLoads* loads = nullptr;
     const Clock* clock = nullptr;  // of the times in `loads`
+    std::function<DiscoveryFigures()> discovery = {};
     std::function<HttpFigures()> http;
     std::function<bool()> ready;  // as /ready answers
   };

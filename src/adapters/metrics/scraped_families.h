@@ -36,6 +36,8 @@ void ShowEvents(const FeedMonitor::AppliedCounts& applied, const FeedCounters& t
                 MetricFamilies* out);
 void ShowFeeds(const FeedCounters& totals, MetricFamilies* out);
 void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out);
+// What the sources of worker sets have told and how they fare.
+void ShowDiscovery(const DiscoveryFigures& discovery, MetricFamilies* out);
 void ShowHttp(const HttpFigures& http, MetricFamilies* out);
 void ShowProcess(bool ready, std::string_view version, MetricFamilies* out);
 

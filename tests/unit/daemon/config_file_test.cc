@@ -132,5 +132,36 @@ TEST(ConfigFileTest, ErrorsNameFileAndLine) {
   EXPECT_THAT(ErrorOf("a: [1\n"), HasSubstr("kv.yaml:2: "));
 }
 
+std::string WorkersFileError(const std::string& text) {
+  const auto workers = ParseWorkersFile(text, "w.yaml");
+  return workers.ok() ? "" : std::string(workers.status().message());
+}
+
+TEST(WorkersFileTextTest, ListAloneOrUnderItsKeyInYamlOrJson) {
+  for (const char* text :
+       {"- {worker_id: 1, address: a, block_size: 16}\n",
+        "workers:\n  - worker_id: 1\n    address: a\n    block_size: 16\n",
+        R"([{"worker_id": 1, "address": "a", "block_size": 16}])",
+        R"({"workers": [{"worker_id": 1, "address": "a", "block_size": 16}]})"}) {
+    const auto workers = ParseWorkersFile(text, "w.yaml");
+    ASSERT_TRUE(workers.ok()) << text << workers.status();
+    ASSERT_EQ(workers->size(), 1u) << text;
+    EXPECT_EQ(workers->front().address, "a");
+  }
+}
+
+TEST(WorkersFileTextTest, EmptyListIsAListAndEmptyFileIsNot) {
+  const auto none = ParseWorkersFile("workers: []\n", "w.yaml");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->empty());
+  for (const char* text : {"", "# nothing\n", "workers:\n", "worker", "{}"})
+    EXPECT_NE(WorkersFileError(text), "") << '"' << text << '"';
+}
+
+TEST(WorkersFileTextTest, SettingsDoNotBelongIntoIt) {
+  EXPECT_THAT(WorkersFileError("workers: []\nlog_level: info\n"),
+              testing::HasSubstr("w.yaml:1: want a list of workers"));
+}
+
 }  // namespace
 }  // namespace kvrouter

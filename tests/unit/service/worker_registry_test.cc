@@ -251,5 +251,28 @@ TEST(WorkerSpecTest, EndpointsAreWhatAClientCanConnectTo) {
     EXPECT_FALSE(accepted(bad)) << bad;
 }
 
+TEST(WorkerRegistryTest, DeclaredRecordLeavesACallersOneAlone) {
+  Fleet fleet(0);
+  ASSERT_TRUE(fleet.registry.Register(AWorker(1)).ok());
+  WorkerSpec declared = AWorker(1);
+  declared.address = "http://declared:1";
+  const auto answer = fleet.registry.RegisterDeclared({.spec = declared});
+  EXPECT_EQ(ErrorReasonOf(answer.status()), ErrorReason::kIncarnationConflict);
+  EXPECT_EQ(fleet.registry.Find(WorkerId{1})->address, AWorker(1).address);
+}
+
+TEST(WorkerRegistryTest, RemovalOfALifeSparesTheNextOne) {
+  Fleet fleet(0);
+  const Incarnation first = fleet.registry.RegisterDeclared({.spec = AWorker(1)})->incarnation;
+  WorkerSpec callers = AWorker(1);
+  callers.incarnation = Incarnation{99};
+  ASSERT_TRUE(fleet.registry.Register(callers).ok());
+  EXPECT_EQ(ErrorReasonOf(fleet.registry.RemoveLife(WorkerId{1}, first)),
+            ErrorReason::kIncarnationConflict);
+  EXPECT_TRUE(fleet.registry.RemoveLife(WorkerId{1}, Incarnation{99}).ok());
+  EXPECT_EQ(ErrorReasonOf(fleet.registry.RemoveLife(WorkerId{1}, Incarnation{99})),
+            ErrorReason::kUnknownWorker);
+}
+
 }  // namespace
 }  // namespace kvrouter
