@@ -211,6 +211,13 @@ class Router {
   // The same, at the receiver's pace.
   absl::StatusOr<std::unique_ptr<DumpCursor>> OpenDump(std::string_view model_name,
                                                        std::string_view routing_group) const;
+  // What one target holds, exactly: stored and removed events (StoreCounting::kCounted, no
+  // incarnation) that, applied in order to a target without blocks, make it hold the same blocks
+  // under the same names, each stored as often (up to 64 times), those behind holes included. How a
+  // feed's blocks outlive the process. Lookups and other targets' events go on meanwhile; REQUIRES:
+  // no event of this target. False: it was dropped meanwhile or is unknown, and what was emitted is
+  // void.
+  bool SaveTarget(Target target, const std::function<void(const KvEvent&)>& emit) const;
 
  private:
   struct Impl;

@@ -369,4 +369,14 @@ absl::StatusOr<std::unique_ptr<DumpCursor>> Router::OpenDump(std::string_view mo
   return std::make_unique<DumpCursor>(std::make_unique<DumpCursor::Impl>(std::move(partition)));
 }
 
+bool Router::SaveTarget(Target target, const std::function<void(const KvEvent&)>& emit) const {
+  const auto partition = impl_->directory.OfWorker(target.worker);
+  if (!partition) return false;
+  return partition->index().SaveTarget(target, [&](std::variant<Stored, Removed>&& saved) {
+    KvEvent event{.target = target, .data = Cleared{}};
+    std::visit([&](auto& data) { event.data = std::move(data); }, saved);
+    emit(event);
+  });
+}
+
 }  // namespace kvrouter

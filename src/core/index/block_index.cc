@@ -7,6 +7,7 @@
 #include "core/index/block_holdings.h"
 #include "core/index/overlap_walk.h"
 #include "core/index/target_dump.h"
+#include "core/index/target_save.h"
 
 namespace kvrouter {
 namespace {
@@ -135,6 +136,21 @@ bool BlockIndex::StepDump(TargetDump* dump, std::vector<Stored>* out) const {
   }
   dump->Settle();
   return more;
+}
+
+bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit) const {
+  TargetSave save(target);
+  std::vector<TargetSave::Event> events;
+  for (bool more = true; more;) {
+    {
+      ReaderLock lock(mu_);
+      more = save.Step(*holdings_, &events);
+    }
+    save.Settle();
+    for (TargetSave::Event& event : events) emit(std::move(event));
+    events.clear();
+  }
+  return save.Intact();
 }
 
 uint64_t BlockIndex::HolderBlocks(Target target) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +18,7 @@ namespace kvrouter {
 
 class BlockHoldings;
 class TargetDump;
+class TargetSave;
 
 struct OverlapMatch {
   Target target;
@@ -110,6 +112,12 @@ class BlockIndex {
   TargetDumpCounts DumpTarget(Target target, const EmitStored& emit) const;
   // One step of such a dump: appends to `out`; false when it was the last one.
   bool StepDump(TargetDump* dump, std::vector<Stored>* out) const;
+
+  // Exactly what a target holds, for another process to hold it again: TargetSave. `emit` is called
+  // without a lock. False: the target's blocks were dropped meanwhile, and what was emitted is
+  // void. REQUIRES: no event of this target during the call.
+  using EmitSaved = std::function<void(std::variant<Stored, Removed>&& event)>;
+  bool SaveTarget(Target target, const EmitSaved& emit) const;
 
   uint64_t HolderBlocks(Target target) const;
   BlockIndexStats Stats() const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/index/block_index.h"
@@ -287,6 +288,62 @@ TEST(BlockIndexPropertyTest, ADumpRebuildsTheOverlapOfEveryPrefix) {
     if (seed % 10 == 0) ExpectSameNames(model, copy, history);
   }
   EXPECT_GT(omitted_histories, 10u) << "the histories have no holes to speak of";
+}
+
+// Saves every target and applies what was saved to `to`.
+void CopyBySave(const BlockIndex& from, const History& history, BlockIndex& to) {
+  for (int n = 0; n < history.targets; ++n) {
+    KvEvent event;
+    event.target = {WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
+    EXPECT_TRUE(from.SaveTarget(event.target, [&](std::variant<Stored, Removed>&& saved) {
+      std::visit([&](auto& data) { event.data = std::move(data); }, saved);
+      EXPECT_EQ(to.Apply(event).status, ApplyStatus::kOk);
+    }));
+    EXPECT_EQ(to.HolderBlocks(event.target), from.HolderBlocks(event.target));
+  }
+}
+
+// Saved, loaded elsewhere, and then the same events on both: holes, blocks behind them, several
+// names and repeated stores included.
+TEST(BlockIndexPropertyTest, ASavedIndexGoesOnLikeTheOneThatWasSaved) {
+  uint64_t with_holes = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    History history;
+    history.counting = seed % 4 == 3 ? StoreCounting::kSet : StoreCounting::kCounted;
+    history.hashing = static_cast<Hashing>(seed % 3);
+    history.targets = 1 + static_cast<int>(seed / 3 % 5);
+    history.contents = 1 + static_cast<int>(seed / 15 % 3);
+    history.max_blocks = seed % 4 == 0 ? 12 : 4;
+    history.removals = seed % 5 == 0 ? 0.25 : 0.45;
+    SCOPED_TRACE(fmt::format("seed={} hashing={}", seed, static_cast<int>(history.hashing)));
+    BlockIndex index;
+    NaiveIndex model;
+    EventGen gen(seed, history, model);
+    for (int step = 0; step < 300; ++step) {
+      const KvEvent event = gen.Next();
+      index.Apply(event);
+      model.Apply(event);
+    }
+    BlockIndex copy;
+    ASSERT_NO_FATAL_FAILURE(CopyBySave(index, history, copy));
+    copy.CheckInvariants();
+    for (int n = 0; n < history.targets && seed % 2 == 0; ++n) {
+      const Target target{WorkerId{static_cast<uint64_t>(n / 2)}, static_cast<uint32_t>(n % 2)};
+      with_holes += index.DumpTarget(target, [](Stored&&) { return true; }).omitted_blocks > 0;
+    }
+    std::vector<OverlapMatch> matches;
+    for (int step = 0; step < 300; ++step) {
+      SCOPED_TRACE(fmt::format("step={}", step));
+      const NaiveIndex::Path query = gen.Query();
+      copy.FindOverlap(query, &matches);
+      ASSERT_EQ(matches, model.FindOverlap(query));
+      const KvEvent event = gen.Next();
+      ASSERT_EQ(copy.Apply(event), model.Apply(event));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSameCounts(copy, model));
+    ASSERT_NO_FATAL_FAILURE(RemoveEverything(history, copy, model));
+  }
+  EXPECT_GT(with_holes, 20u) << "the histories have no holes to speak of";
 }
 
 }  // namespace
