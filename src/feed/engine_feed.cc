@@ -127,6 +127,7 @@ void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
 
 void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {
   ++counters_.restarts;
+  if (restoration_ == Restoration::kPending) restoration_ = Restoration::kRestarted;
   AbandonReplay();
   DropBlocks(out);
   ranks_.clear();  // the new life may number its KV groups otherwise
@@ -199,7 +200,7 @@ void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out)
   if (replay_->verify_pending) {
     if (mark == cursor_.LastApplied()) {
       replay_->verify_pending = false;
-      return;
+      return ReleaseRestored(out);
     }
     return BeginRestart(out);
   }
@@ -339,6 +340,8 @@ void EngineFeed::GoOnWithout(std::string why, std::vector<KvEvent>* out) {
 }
 
 void EngineFeed::DropBlocks(std::vector<KvEvent>* out) {
+  restored_.clear();
+  if (restoration_ == Restoration::kPending) restoration_ = Restoration::kUnproved;
   base_sequence_.reset();
   orphan_stores_ = 0;
   const uint64_t sequence = cursor_.LastApplied() ? cursor_.LastApplied()->sequence : 0;
@@ -379,10 +382,14 @@ void EngineFeed::ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out) {
   }
 }
 
+RankFilter& EngineFeed::FilterOf(uint32_t dp_rank) {
+  const BlockNaming naming{config_.block_size_tokens, config_.is_eagle, config_.image_token_id};
+  return ranks_.try_emplace(dp_rank, naming).first->second;
+}
+
 void EngineFeed::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch,
                             const RawEvent& event, std::vector<KvEvent>* out) {
-  const BlockNaming naming{config_.block_size_tokens, config_.is_eagle, config_.image_token_id};
-  RankFilter& filter = ranks_.try_emplace(dp_rank, naming).first->second;
+  RankFilter& filter = FilterOf(dp_rank);
   switch (event.kind) {
     case RawKind::kStored:
       if (auto stored = filter.Store(batch, event, &counters_)) {
@@ -414,6 +421,59 @@ void EngineFeed::Emit(uint32_t dp_rank, uint64_t sequence,
                          .counting = config_.counting,
                          .event_id = sequence,
                          .data = std::move(data)});
+}
+
+// ---- From one process to the next ----
+
+std::optional<SavedProgress> EngineFeed::Save() const {
+  const std::optional<FeedCursor::Mark>& applied = cursor_.LastApplied();
+  if (!config_.has_replay || !applied || !applied->ts_seconds) return std::nullopt;
+  SavedProgress saved{.applied = *applied,
+                      .base_sequence = base_sequence_,
+                      .orphan_stores = orphan_stores_,
+                      .history_truncated = history_truncated_,
+                      .damage = damage_,
+                      .ranks = restored_};
+  if (restoration_ == Restoration::kPending) return saved;
+  for (const auto& [dp_rank, filter] : ranks_) {
+    saved.ranks.push_back(
+        {.dp_rank = dp_rank, .held_blocks = 0, .filter = filter.Save(), .blocks = {}});
+  }
+  return saved;
+}
+
+void EngineFeed::Restore(SavedProgress saved) {
+  KVR_CHECK(config_.has_replay && !ever_connected_, "has_replay={}", config_.has_replay);
+  cursor_.OnApplied(saved.applied);
+  base_sequence_ = saved.base_sequence;
+  orphan_stores_ = saved.orphan_stores;
+  history_truncated_ = saved.history_truncated;
+  damage_ = std::move(saved.damage);
+  for (const SavedRank& rank : saved.ranks) {
+    if (rank.dp_rank < config_.dp_start_rank ||
+        rank.dp_rank - config_.dp_start_rank >= config_.dp_size)
+      continue;
+    FilterOf(rank.dp_rank).Restore(rank.filter);
+    restored_.push_back(rank);
+  }
+  restoration_ = Restoration::kPending;
+}
+
+void EngineFeed::ReleaseRestored(std::vector<KvEvent>* out) {
+  if (restoration_ != Restoration::kPending) return;
+  restoration_ = Restoration::kProved;
+  for (SavedRank& rank : restored_) {
+    for (SavedEvent& saved : rank.blocks) {
+      KvEvent event{.target = {config_.target.worker, rank.dp_rank},
+                    .incarnation = config_.incarnation,
+                    .tier = saved.tier,
+                    .event_id = cursor_.LastApplied()->sequence,
+                    .data = Cleared{}};
+      std::visit([&](auto& data) { event.data = std::move(data); }, saved.data);
+      out->push_back(std::move(event));
+    }
+  }
+  std::vector<SavedRank>().swap(restored_);  // memory returns
 }
 
 // ---- Health ----

@@ -17,6 +17,7 @@
 #include "feed/feed_cursor.h"
 #include "feed/feed_stats.h"
 #include "feed/rank_filter.h"
+#include "feed/saved_feed.h"
 #include "feed/wire_frames.h"
 #include "kvrouter/events.h"
 #include "kvrouter/types.h"
@@ -112,6 +113,29 @@ class EngineFeed {
   // The socket is given up while the worker lives on: its blocks must go.
   void DropBlocks(std::vector<KvEvent>* out);
 
+  // ---- From one process to the next ----
+
+  // Where this feed is and what it remembers, for a feed of another process to go on from; the
+  // blocks are in the index, and the caller adds them. Nothing if it could not be continued: no
+  // replay endpoint, no batch applied whose timestamp would prove it. What was restored and is not
+  // proved yet is returned with its blocks as it was.
+  std::optional<SavedProgress> Save() const;
+
+  // REQUIRES: no input yet, has_replay, and an engine that names its blocks as the saved one did.
+  // The first replay asks for the last applied batch. If that comes back with its timestamp, the
+  // saved blocks come out as events and the feed goes on behind them; else they are dropped, as
+  // after any reconnect.
+  void Restore(SavedProgress saved);
+
+  enum class Restoration : uint8_t {
+    kNone,
+    kPending,
+    kProved,
+    kRestarted,  // dropped: the engine no longer has that batch, or another one in its place
+    kUnproved,   // dropped: it did not say in time
+  };
+  Restoration RestorationState() const { return restoration_; }
+
   FeedState State() const;
   std::string Detail() const;  // empty when all is well
   const FeedCounters& Counters() const { return counters_; }
@@ -156,10 +180,12 @@ class EngineFeed {
   void Buffer(const FeedBatch& batch);
   void ClearBuffer();
   void DrainBuffer(const Replay& ended, std::vector<KvEvent>* out);
+  void ReleaseRestored(std::vector<KvEvent>* out);
   // Gives up what lies before `message`: drops blocks, takes it as the new beginning.
   void GoOnWithout(std::string why, std::vector<KvEvent>* out);
 
   void ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out);
+  RankFilter& FilterOf(uint32_t dp_rank);
   void ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch, const RawEvent& event,
                   std::vector<KvEvent>* out);
   void Emit(uint32_t dp_rank, uint64_t sequence, std::variant<Stored, Removed, Cleared> data,
@@ -191,6 +217,9 @@ class EngineFeed {
   bool history_truncated_ = false;         // the engine itself no longer has the beginning
   std::optional<MonotonicTime> repair_at_;
   uint32_t repairs_ = 0;  // attempts since the last restart
+
+  Restoration restoration_ = Restoration::kNone;
+  std::vector<SavedRank> restored_;  // blocks still to be proved
 };
 
 }  // namespace kvrouter

@@ -49,6 +49,18 @@ class HashMemory {
   // Takes back every Add.
   void Erase(uint64_t hash) { notes_.erase(hash); }
 
+  // As after `count` times Add. False when full.
+  bool Restore(uint64_t hash, Note note, uint32_t count) {
+    if (notes_.size() >= capacity_ && !notes_.contains(hash)) return false;
+    notes_[hash] = {note, count};
+    return true;
+  }
+  // visit(hash, note, count), in no order.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const auto& [hash, entry] : notes_) visit(hash, entry.note, entry.count);
+  }
+
   void Clear() { absl::flat_hash_map<uint64_t, Entry>().swap(notes_); }  // memory returns
 
  private:

@@ -155,6 +155,30 @@ void RankFilter::OnCleared() {
   salts_.Clear();
 }
 
+SavedFilter RankFilter::Save() const {
+  SavedFilter saved;
+  saved.main_group = main_group_;
+  saved.group_is_full_attention.assign(group_is_full_attention_.begin(),
+                                       group_is_full_attention_.end());
+  skipped_blocks_.ForEach([&](uint64_t hash, SkipReason reason, uint32_t count) {
+    saved.skipped_blocks.push_back({hash, reason, count});
+  });
+  salts_.ForEach([&](uint64_t hash, uint64_t salt_part, uint32_t count) {
+    saved.salts.push_back({hash, salt_part, count});
+  });
+  return saved;
+}
+
+void RankFilter::Restore(const SavedFilter& saved) {
+  main_group_ = saved.main_group;
+  for (const auto& [group, full] : saved.group_is_full_attention) {
+    if (group_is_full_attention_.size() < kMaxGroups) group_is_full_attention_[group] = full;
+  }
+  for (const auto& note : saved.skipped_blocks)
+    skipped_blocks_.Restore(note.hash, note.note, note.count);
+  for (const auto& note : saved.salts) salts_.Restore(note.hash, note.note, note.count);
+}
+
 std::optional<SkipReason> RankFilter::WrongScope(const RawEvent& event) {
   if (!event.locality.empty() && !EqualsIgnoringCase(event.locality, "LOCAL")) {
     return SkipReason::kRemoteLocality;

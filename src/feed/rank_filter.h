@@ -11,6 +11,7 @@
 #include "feed/event_codec.h"
 #include "feed/feed_stats.h"
 #include "feed/hash_memory.h"
+#include "feed/saved_feed.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/events.h"
 #include "kvrouter/types.h"
@@ -56,6 +57,11 @@ class RankFilter {
 
   // The rank holds nothing any more. Group kinds are of the model and stay.
   void OnCleared();
+
+  // What later events of the same engine are judged by, for a filter of another process to go on
+  // with. Restore REQUIRES a fresh filter with the same naming.
+  SavedFilter Save() const;
+  void Restore(const SavedFilter& saved);
 
   // Another block size than ours was seen and no block of ours since. 0 is one, of a publisher that
   // names none.
