@@ -4,6 +4,7 @@ Written from the API's documentation: resourceVersion, limit and continue, watch
 as an ERROR event. Chunks of an answer end wherever `chunk_bytes` says, also within JSON.
 """
 import collections
+import contextlib
 import copy
 import http.server
 import json
@@ -51,7 +52,7 @@ class FakeKubernetes:
         self.objects = {PODS: {}, SLICES: {}}
         self.history = []  # (version, path, type, object)
         self.oldest = 1000  # versions before are gone
-        self.written = {}  # version -> when its event had been written to a watch
+        self.written = {}  # version -> when its event, or the end of a list that has it, had been written
         self.faults = {(path, verb): collections.deque() for path in self.objects for verb in ('list', 'watch')}
         self.requests = []  # (path, query, headers)
         self.chunk_bytes, self.chunk_pause_s, self.bookmark_every_s = 65536, 0.0, None
@@ -98,6 +99,12 @@ class FakeKubernetes:
         self.server.server_close()
 
     # ---- The cluster ----
+
+    @contextlib.contextmanager
+    def batch(self):
+        """What is written within leaves in one piece."""
+        with self.lock:
+            yield
 
     def put(self, *objects):
         """Creates or replaces; returns the last version."""
@@ -228,6 +235,12 @@ class FakeKubernetes:
             raise Hangup
         self.send(handler, body)
         self.end(handler)
+        if 'continue' not in page['metadata']:
+            with self.lock:  # whoever has read this list knows of all that was before it
+                for number, at, _, _ in self.history:
+                    if at == path and number <= version:
+                        self.written.setdefault(number, time.monotonic())
+                self.lock.notify_all()
 
     def watch(self, handler, path, query, fault):
         version = int(query['resourceVersion'])
@@ -262,13 +275,13 @@ class FakeKubernetes:
             if expired:
                 self.send(handler, json.dumps({'type': 'ERROR', 'object': {'kind': 'Status', 'code': 410, 'message': 'too old'}}).encode() + b'\n')
                 return self.end(handler)
-            for number, _, kind, thing in events:
-                version = number
-                if not self.selected(thing, query):
-                    continue
-                self.send(handler, json.dumps({'type': kind, 'object': thing}).encode() + b'\n')
+            if events:
+                version = events[-1][0]
+                told = [e for e in events if self.selected(e[3], query)]
+                self.send(handler, b''.join(json.dumps({'type': kind, 'object': thing}).encode() + b'\n' for _, _, kind, thing in told))
                 with self.lock:
-                    self.written.setdefault(number, time.monotonic())
+                    for number, _, _, _ in told:
+                        self.written.setdefault(number, time.monotonic())
                     self.lock.notify_all()
             if next_bookmark and time.monotonic() >= next_bookmark and query.get('allowWatchBookmarks'):
                 next_bookmark = time.monotonic() + self.bookmark_every_s
@@ -279,7 +292,7 @@ class FakeKubernetes:
                 return self.end(handler)
 
     def wait_written(self, version, deadline_s=20):
-        """When the event of this version had been written to a watch."""
+        """When this version had been written, to a watch or as part of a list."""
         with self.lock:
-            assert self.lock.wait_for(lambda: version in self.written, deadline_s), f'version {version} was not watched'
+            assert self.lock.wait_for(lambda: version in self.written, deadline_s), f'version {version} was not read'
             return self.written[version]

@@ -182,6 +182,7 @@ struct ApiClient::Impl {
     KVR_RETURN_IF_ERROR(Do("send", [&](auto done) { http::async_write(stream, request, done); }));
 
     beast::flat_buffer buffer(kPieceBytes + kMaxHeaderBytes);
+    buffer.reserve(kPieceBytes);  // else it reads 512 bytes at a time: what is sent at once comes at once
     http::response_parser<http::buffer_body> parser;
     parser.header_limit(kMaxHeaderBytes);
     if (question.max_body_bytes > 0) {

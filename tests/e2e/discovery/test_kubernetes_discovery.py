@@ -2,105 +2,15 @@
 import json
 import os
 import subprocess
-import threading
 import time
 
 import pytest
 from conftest import DEADLINE_S, wait_for
 from fake_kubernetes import NAMESPACE, PODS, SLICES, FakeKubernetes, endpoint, pod, slice_of
+from kubernetes_fleet import IDS, addresses, cluster, discover, drains, fleet, is_current, listed, put_fleet, updates, wait_for_addresses  # noqa: F401
+from prober import Prober
 
 TOKENS = list(range(64))
-IDS = {'vllm-0': 1943803597606491, 'vllm-1': 6550146066618770}  # SipHash-1-3 of CPython with a zero key, 53 bits
-
-
-@pytest.fixture
-def cluster():
-    server = FakeKubernetes()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def discover(start):
-    def call(server, *arguments, **more):
-        return start('--discovery-backend=kubernetes', f'--kubernetes-api-server={server.url}', f'--kubernetes-namespace={NAMESPACE}',
-                     '--kubernetes-request-timeout-ms=1000', '--kubernetes-backoff-max-ms=200', *arguments, **more)
-
-    return call
-
-
-def listed(daemon):
-    return {w['endpoint']: w for w in json.loads(daemon.get('/workers')[1])}
-
-
-def addresses(daemon):
-    return sorted(w.removeprefix('http://').removesuffix(':8000') for w in listed(daemon))
-
-
-def drains(daemon, address):
-    return listed(daemon)[f'http://{address}:8000']['lifecycle'] == 'draining'
-
-
-def wait_for_addresses(daemon, *expected):
-    wait_for(f'workers {expected}', lambda: addresses(daemon) == sorted(expected))
-
-
-def updates(daemon, outcome):
-    return daemon.metrics().one('kvrouter_discovery_updates_total', source='kubernetes', outcome=outcome)
-
-
-def is_current(daemon):
-    return daemon.metrics().one('kvrouter_discovery_current', source='kubernetes') == 1
-
-
-def fleet(count):
-    return [pod(f'vllm-{i}', f'10.0.0.{i}') for i in range(count)]
-
-
-def put_fleet(server, pods, name='vllm-a'):
-    server.put(*pods, slice_of(name, *(endpoint(p) for p in pods)))
-
-
-class Prober:
-    """Asks for a worker without a pause, and keeps (asked at, address or error)."""
-
-    def __init__(self, daemon):
-        self.daemon = daemon
-        self.answers = []
-        self.longest_stall_s = 0.0  # of this machine, not of the daemon
-        self.stopped = threading.Event()
-        self.threads = [threading.Thread(target=self.ask), threading.Thread(target=self.idle)]
-
-    def ask(self):
-        while not self.stopped.is_set():
-            asked = time.monotonic()
-            try:
-                self.answers.append((asked, self.daemon.route(TOKENS, advise_only=True).address))
-            except Exception as error:  # every kind counts
-                self.answers.append((asked, error))
-
-    def idle(self):
-        while not self.stopped.is_set():
-            begin = time.monotonic()
-            time.sleep(0.005)
-            self.longest_stall_s = max(self.longest_stall_s, time.monotonic() - begin - 0.005)
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join()
-
-    def failures(self):
-        return [repr(answer) for _, answer in self.answers if isinstance(answer, Exception)]
-
-    def wait_for_answers(self, count):
-        enough = len(self.answers) + count
-        wait_for('answers', lambda: len(self.answers) >= enough)
 
 
 def test_pods_named_by_a_slice_become_workers(cluster, discover):
@@ -117,45 +27,6 @@ def test_pods_named_by_a_slice_become_workers(cluster, discover):
     assert worker['kv_events_endpoints'] == {'0': 'tcp://127.0.0.2:5557', '1': 'tcp://127.0.0.2:5558'}
     assert worker['replay_endpoints'] == {'0': 'tcp://127.0.0.2:5600', '1': 'tcp://127.0.0.2:5601'}
     wait_for('current', lambda: is_current(daemon))
-
-
-def test_no_answer_names_a_pod_100_ms_after_its_removal_was_written(cluster, discover):
-    pods = fleet(12)
-    put_fleet(cluster, pods)
-    daemon = discover(cluster)
-    wait_for_addresses(daemon, *(f'10.0.0.{i}' for i in range(12)))
-    removed = []
-    with Prober(daemon) as prober:
-        for i in range(10):
-            prober.wait_for_answers(20)
-            if i % 2:  # either way of leaving
-                version = cluster.delete(PODS, f'vllm-{i}')
-            else:
-                version = cluster.put(slice_of('vllm-a', *(endpoint(p) for p in pods[i + 1:])))
-            removed.append((cluster.wait_written(version), f'http://10.0.0.{i}:8000'))
-            wait_for('gone from the list', lambda i=i: f'10.0.0.{i}' not in addresses(daemon))
-        prober.wait_for_answers(200)
-    bound_s = 0.1 + 5 * prober.longest_stall_s
-    late = [(asked - written, address) for written, address in removed for asked, answer in prober.answers
-            if answer == address and asked - written >= bound_s]
-    assert late == [] and prober.failures() == []
-
-
-def test_relist_neither_fails_a_request_nor_loses_a_worker(cluster, discover):
-    put_fleet(cluster, fleet(4))
-    daemon = discover(cluster)
-    wait_for_addresses(daemon, '10.0.0.0', '10.0.0.1', '10.0.0.2', '10.0.0.3')
-    counted = []
-    with Prober(daemon) as prober:
-        for _ in range(5):
-            before = cluster.seen(PODS, 'list'), cluster.seen(SLICES, 'list')
-            cluster.expire()
-            wait_for('both lists again', lambda: cluster.seen(PODS, 'list') > before[0] and cluster.seen(SLICES, 'list') > before[1])
-            counted.append(len(addresses(daemon)))
-            prober.wait_for_answers(20)
-    assert prober.failures() == [] and counted == [4] * 5
-    assert updates(daemon, 'expired') >= 10
-    assert len({answer for _, answer in prober.answers}) == 4
 
 
 def test_what_changes_during_a_relist_is_not_missed(cluster, discover):
