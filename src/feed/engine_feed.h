@@ -1,51 +1,25 @@
 #ifndef KVROUTER_FEED_ENGINE_FEED_H_
 #define KVROUTER_FEED_ENGINE_FEED_H_
 
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "feed/event_codec.h"
+#include "feed/engine_feed_config.h"
 #include "feed/feed_batch.h"
-#include "feed/feed_cursor.h"
 #include "feed/feed_stats.h"
-#include "feed/rank_filter.h"
+#include "feed/held_history.h"
+#include "feed/live_buffer.h"
 #include "feed/saved_feed.h"
 #include "feed/wire_frames.h"
 #include "kvrouter/events.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
-
-struct EngineFeedConfig {
-  Target target;  // worker, and the rank of this socket
-  Incarnation incarnation{};
-  uint32_t dp_start_rank = 0;
-  uint32_t dp_size = 1;            // > 0
-  uint32_t block_size_tokens = 0;  // > 0
-  bool is_eagle = false;           // how blocks are named besides: BlockNaming
-  std::optional<TokenId> image_token_id = std::nullopt;
-  // kSet for engines that announce a block again without holding another copy of it.
-  StoreCounting counting = StoreCounting::kCounted;
-  bool has_replay = false;
-  // Without any message of a running replay.
-  MonotonicTime replay_timeout = std::chrono::seconds(5);
-  // Live batches kept while a replay runs; the oldest go first, since the replay is likeliest to
-  // bring those.
-  size_t max_buffered_batches = 4096;
-  size_t max_buffered_bytes = 64u << 20;
-  // How soon a degraded feed asks for its whole history again: doubles with each attempt, up to the
-  // maximum.
-  MonotonicTime repair_backoff_min = std::chrono::seconds(30);
-  MonotonicTime repair_backoff_max = std::chrono::hours(1);
-};
 
 // One engine socket, or a stream that stands for one, as a state machine: messages and time in;
 // ordered KV events and replay wishes out. It knows no sockets and no clock.
@@ -58,16 +32,21 @@ struct EngineFeedConfig {
 //   any state ── disconnected ─────────────────────────> connecting
 //
 // Replays. *Rebuild* asks from 0: on the first connection, after a restart, and as repair of a
-// degraded feed (then what is held is dropped when the first replayed batch arrives, not before,
-// and only if the replay reaches further back). *Continue* asks from the last applied batch
-// inclusive, after a reconnect or a gap: if that batch comes back with the remembered timestamp the
-// engine is the same one and the rest is applied; if it is missing or another one, the engine was
-// restarted. While a replay runs live batches wait in a bounded buffer. A hole inside a replay is
-// fetched once more, from the last batch before it; directly after that batch it is real.
+// degraded feed. *Continue* asks from the last applied batch inclusive, after a reconnect or a gap:
+// if that batch comes back with the remembered timestamp the engine is the same one and the rest is
+// applied; if it is missing or another one, the engine was restarted. While a replay runs live
+// batches wait in a bounded buffer. A hole inside a replay is fetched once more, from the last batch
+// before it; directly after that batch it is real.
 //
 // Restart (FeedCursor): drop the blocks, then rebuild. Without a usable replay (no endpoint,
-// time-out, a real hole): drop the blocks, go on from this batch, degraded. Dropping is a Cleared
-// event for every rank seen on the socket.
+// time-out): drop the blocks, go on from this batch, degraded. Dropping is a Cleared event for every
+// rank seen on the socket.
+//
+// Old answers. What has to be built anew for the same engine, as a repair or from a real hole on, is
+// staged (events.h): queries are answered from what is held until the replay and the batches that
+// waited are in, then the new state takes its place in one step. While a repair runs, live batches
+// go on being applied to what is held, too, so that it is as true as before if the repair fails.
+// Any other recovery ends within `recovery_limit` of its first request: then what is not proved goes.
 //
 // Thread-compatible. Outputs of a call are appended to `out` in the order in which they must be
 // applied; the caller hands each result back with OnApplyResult before the next input.
@@ -79,6 +58,8 @@ class EngineFeed {
   };
 
   explicit EngineFeed(const EngineFeedConfig& config);
+  EngineFeed(const EngineFeed&) = delete;
+  EngineFeed& operator=(const EngineFeed&) = delete;
 
   // The live socket's handshake succeeded, or its connection broke. Repetitions are ignored. The
   // first message implies the first connection; after a break only OnConnected ends it, and
@@ -102,7 +83,7 @@ class EngineFeed {
   // Time-outs and repairs; call a few times per second.
   void OnTick(MonotonicTime now, std::vector<KvEvent>* out);
 
-  void OnApplyResult(const ApplyResult& result);
+  void OnApplyResult(const KvEvent& event, const ApplyResult& result);
 
   // The replay to be started now, once per replay; its time-out begins here. A caller may let a
   // replay wait by not asking. While ReplayRunning() is false no replay socket is needed.
@@ -118,7 +99,7 @@ class EngineFeed {
   // Where this feed is and what it remembers, for a feed of another process to go on from; the
   // blocks are in the index, and the caller adds them. Nothing if it could not be continued: no
   // replay endpoint, no batch applied whose timestamp would prove it. What was restored and is not
-  // proved yet is returned with its blocks as it was.
+  // proved yet is returned with its blocks as it was. Nothing staged is saved.
   std::optional<SavedProgress> Save() const;
 
   // REQUIRES: no input yet, has_replay, and an engine that names its blocks as the saved one did.
@@ -141,80 +122,88 @@ class EngineFeed {
   const FeedCounters& Counters() const { return counters_; }
   // Up to here batches are applied, or known to be given up. Nothing before the first.
   std::optional<uint64_t> LastSequence() const {
-    return cursor_.LastApplied() ? std::optional(cursor_.LastApplied()->sequence) : std::nullopt;
+    return held_.LastApplied() ? std::optional(held_.LastApplied()->sequence) : std::nullopt;
   }
 
  private:
-  struct BufferedBatch {
-    FeedCursor::Mark mark;
-    std::string payload;
-    std::shared_ptr<const DecodedBatch> decoded;
-
-    FeedBatch AsBatch() const { return {mark, payload, decoded}; }
-    size_t bytes() const { return decoded ? decoded->bytes : payload.size(); }
-  };
-
   struct Replay {
     uint64_t from_sequence = 0;
     bool verify_pending = false;  // continue: the batch we have has not come back yet
-    bool tail_only = false;  // only to see whether anything follows; what is held is right as it is
-    bool drop_pending = false;  // repair: what is held goes when the first batch arrives
+    bool tail_only = false;       // only to see whether anything follows; what is there stays
+    bool repair_pending = false;  // repair: its first batch shows whether it reaches further back
     bool requested = false;
     bool progressed = false;  // a batch was applied
+    bool moved = false;       // since it was last looked at: applied or verified one
     MonotonicTime deadline{};
     // Last live batch that had come when the request went out: the answer must reach it.
     std::optional<uint64_t> live_at_request = std::nullopt;
   };
+  // A history that is built unseen. There is one only while a replay runs.
+  struct Staged {
+    HeldHistory history;
+    bool repair = false;  // what is held is as good as before if this one comes to nothing
+  };
 
-  void BeginRestart(std::vector<KvEvent>* out);
-  void StartRebuild(bool repair);
-  void StartContinue(bool tail_only = false);
-  void AbandonReplay();
+  // engine_feed.cc: the connection, live messages.
   // Counts a live message and takes it for a sign of the connection; false: it is void.
   bool AcceptLive(std::vector<KvEvent>* out);
   void TakeLive(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void TakeLiveDuringReplay(const FeedBatch& batch, FeedCursor::Verdict verdict,
+                            std::vector<KvEvent>* out);
   void OnGap(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void BeginRestart(std::vector<KvEvent>* out);
+  void Buffer(const FeedBatch& batch) { counters_.live_dropped += buffer_.Add(batch); }
+  bool RepairUseful() const;
+
+  // engine_feed_replay.cc: replays, and what is built by them.
+  void StartRebuild();
+  void StartRepair();
+  void StartContinue(bool tail_only = false);
+  void AbandonReplay();
   void TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void ApplyReplayed(const FeedBatch& batch, std::vector<KvEvent>* out);
   void OnHole(const FeedBatch& batch, std::vector<KvEvent>* out);
   void EndReplay(bool marker_seen, std::string_view failure, std::vector<KvEvent>* out);
-  void Buffer(const FeedBatch& batch);
-  void ClearBuffer();
-  void DrainBuffer(const Replay& ended, std::vector<KvEvent>* out);
-  void ReleaseRestored(std::vector<KvEvent>* out);
-  // Gives up what lies before `message`: drops blocks, takes it as the new beginning.
-  void GoOnWithout(std::string why, std::vector<KvEvent>* out);
+  void OnMarkerMissing(const Replay& ended, std::string_view failure, std::vector<KvEvent>* out);
+  void OnRecoveryLimit(std::vector<KvEvent>* out);
+  // The buffer goes in, and the recovery is over; or a new replay begins if the buffer does not
+  // follow on what is there. Without `may_ask` what is missing is given up.
+  void DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEvent>* out);
 
-  void ApplyBatch(const FeedBatch& batch, std::vector<KvEvent>* out);
-  RankFilter& FilterOf(uint32_t dp_rank);
-  void ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch, const RawEvent& event,
-                  std::vector<KvEvent>* out);
-  void Emit(uint32_t dp_rank, uint64_t sequence, std::variant<Stored, Removed, Cleared> data,
-            std::vector<KvEvent>* out);
-  bool RepairUseful() const;
-  void ForgetDamage();
-  // The engine names its blocks in a way that is not the partition's. Empty: it does not.
-  std::string ForeignNaming() const;
+  // engine_feed_restore.cc
+  void ReleaseRestored(std::vector<KvEvent>* out);
+  void DropRestored();
+
+  // Held blocks go, and those that were to be restored; the next batch is the new beginning.
+  void GoOnWithout(std::string why, std::vector<KvEvent>* out) {
+    DropRestored();
+    held_.GoOnWithout(std::move(why), out);
+  }
+  // What replays and the buffer are applied to.
+  HeldHistory& Building() { return staged_ ? staged_->history : held_; }
+  bool RepairRuns() const { return replay_ && (replay_->repair_pending || IsRepairStaged()); }
+  bool IsRepairStaged() const { return staged_ && staged_->repair; }
+  // Nothing if there is one already, or nothing is held that could go on answering.
+  void Stage(bool repair, std::vector<KvEvent>* out);
+  void GiveUpStaged();
+  void GiveUpRepair();
+  void ClearLeftovers(std::vector<KvEvent>* out);
 
   const EngineFeedConfig config_;
-  FeedCursor cursor_;
   FeedCounters counters_;
+  HeldHistory held_;
+  std::optional<Staged> staged_;
+  std::optional<HeldHistory> leftovers_;  // a staged history given up, its blocks still staged
   bool connected_ = false;
   bool ever_connected_ = false;
   std::optional<Replay> replay_;
-  std::deque<BufferedBatch> buffer_;
-  size_t buffered_bytes_ = 0;
-  // Ranks seen on this socket; at most dp_size.
-  std::map<uint32_t, RankFilter> ranks_;
-  RawBatch decoded_;                   // reused from batch to batch
+  // Of the recovery that runs: from its first request to where no further replay is wanted.
+  std::optional<MonotonicTime> recovery_deadline_;
+  LiveBuffer buffer_;
   std::optional<uint64_t> live_next_;  // after the last live batch of this connection and life
 
-  // Why blocks may be missing; empty = they are not, as far as can be known.
-  std::string damage_;
   // A replay ended without its marker, and nothing live followed yet.
   bool tail_unconfirmed_ = false;
-  std::optional<uint64_t> base_sequence_;  // first batch applied since blocks were last dropped
-  uint64_t orphan_stores_ = 0;             // since then
-  bool history_truncated_ = false;         // the engine itself no longer has the beginning
   std::optional<MonotonicTime> repair_at_;
   uint32_t repairs_ = 0;  // attempts since the last restart
 

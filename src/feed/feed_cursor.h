@@ -47,6 +47,11 @@ class FeedCursor {
     last_applied_.reset();
     any_base_ = any_base;
   }
+  // Applied is what `other` has applied.
+  void AdoptApplied(const FeedCursor& other) {
+    last_applied_ = other.last_applied_;
+    any_base_ = other.any_base_;
+  }
   // A new life of the engine.
   void Restart(bool any_base) {
     last_live_.reset();

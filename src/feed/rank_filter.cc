@@ -150,6 +150,15 @@ std::optional<Removed> RankFilter::Remove(const RawBatch& batch, const RawEvent&
   return removed;
 }
 
+RankFilter RankFilter::Successor() const {
+  RankFilter next(naming_);
+  next.main_group_ = main_group_;
+  next.group_is_full_attention_ = group_is_full_attention_;
+  next.foreign_block_size_tokens_ = foreign_block_size_tokens_;
+  next.foreign_token_form_ = foreign_token_form_;
+  return next;
+}
+
 void RankFilter::OnCleared() {
   skipped_blocks_.Clear();
   salts_.Clear();

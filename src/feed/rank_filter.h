@@ -55,6 +55,9 @@ class RankFilter {
   std::optional<Removed> Remove(const RawBatch& batch, const RawEvent& event,
                                 FeedCounters* counters);
 
+  // Of the same engine, for a history that is read anew: nothing is held, the groups are known.
+  RankFilter Successor() const;
+
   // The rank holds nothing any more. Group kinds are of the model and stay.
   void OnCleared();
 

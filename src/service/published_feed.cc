@@ -132,7 +132,7 @@ void PublishedFeed::ApplyEvents(MonotonicTime now) {
   for (const KvEvent& event : events_) {
     const ApplyResult result = env_.router->Apply(event);
     env_.monitor->CountApplied(event, result);
-    feed_.OnApplyResult(result);
+    feed_.OnApplyResult(event, result);
   }
   events_.clear();
   changed_ = true;

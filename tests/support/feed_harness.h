@@ -163,7 +163,7 @@ class FeedHarness {
   void ApplyAll() {
     for (const KvEvent& event : out_) {
       const ApplyResult result = index_.Apply(event);
-      feed_.OnApplyResult(result);
+      feed_.OnApplyResult(event, result);
       applied_.push_back(event);
       results_.push_back(result);
     }

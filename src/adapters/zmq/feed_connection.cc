@@ -221,7 +221,7 @@ void FeedConnection::ApplyEvents() {
   for (const KvEvent& event : events_) {
     const ApplyResult result = env_.router->Apply(event);
     env_.monitor->CountApplied(event, result);
-    feed_.OnApplyResult(result);
+    feed_.OnApplyResult(event, result);
   }
   events_.clear();
   changed_ = true;

@@ -159,12 +159,15 @@ TEST(FeedDeliveryPropertyTest, EveryMessageTwiceChangesNothing) {
 // Sockets between an engine and a feed: messages in flight, lost connections, slow and cut replies.
 class Network {
  public:
-  Network(Dice* dice, FeedHarness* feed, double reply_loss)
-      : dice_(*dice), feed_(*feed), reply_loss_(reply_loss) {}
+  Network(Dice* dice, FeedHarness* feed, double reply_loss, double live_cuts)
+      : dice_(*dice), feed_(*feed), reply_loss_(reply_loss), live_cuts_(live_cuts) {}
 
   void Send(const EngineBatch& batch) {
-    if (connected_ && !dice_.Chance(0.03))
-      live_.push_back(batch);  // or dropped at the sender's bound
+    if (!connected_ || dice_.Chance(0.03)) return;  // or dropped at the sender's bound
+    live_.push_back(batch);
+    if (live_cuts_ > 0 && dice_.Chance(live_cuts_)) {
+      live_.back().payload.resize(live_.back().payload.size() / 2);
+    }
   }
   void Connect() {
     if (std::exchange(connected_, true)) return;
@@ -249,6 +252,7 @@ class Network {
   Dice& dice_;
   FeedHarness& feed_;
   const double reply_loss_;
+  const double live_cuts_;
   bool connected_ = false;
   bool ever_connected_ = false;
   bool late_notice_ = false;
@@ -258,11 +262,11 @@ class Network {
 };
 
 // A random history over the network, then quiet. Returns the feed's side through `h`, the truth through the result.
-Contents Play(uint64_t seed, double reply_loss, FeedHarness* h) {
+Contents Play(uint64_t seed, double reply_loss, FeedHarness* h, double live_cuts = 0) {
   Dice dice(seed);
   uint64_t life = 1;
   auto engine = std::make_unique<CachingEngine>(&dice, life);
-  Network network(&dice, h, reply_loss);
+  Network network(&dice, h, reply_loss, live_cuts);
   const bool restarts = dice.Chance(0.5);
   for (int step = 0; step < 400; ++step) {
     switch (dice.Below(12)) {
@@ -304,6 +308,11 @@ Contents Play(uint64_t seed, double reply_loss, FeedHarness* h) {
   engine->Step();
   h->Live(engine->wire().history().back());
   network.Settle(engine->wire());
+  // What was damaged on the way is repaired in the end.
+  for (int round = 0; round < 100 && !h->feed().Detail().empty() && live_cuts > 0; ++round) {
+    network.Advance(std::chrono::seconds(30 << std::min(round, 8)));
+    network.Settle(engine->wire());
+  }
   return Reference(engine->wire());
 }
 
@@ -353,6 +362,32 @@ TEST(FeedDeliveryPropertyTest, LossyRepliesAreNeverSilent) {
   }
   EXPECT_GT(degraded, 10u);
   EXPECT_LT(degraded, 400u);
+}
+
+// Live batches that arrive cut in two are brought by a repair, while live batches go on.
+TEST(FeedDeliveryPropertyTest, BatchesCutOnTheWayAreRepaired) {
+  uint64_t repaired = 0, commits = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(fmt::format("seed={}", seed));
+    EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/true, kRanks);
+    config.repair_backoff_min =
+        std::chrono::milliseconds(20);  // some begin in the middle of it all
+    config.max_buffered_batches = 1 + seed % 40;
+    FeedHarness h(config);
+    const Contents truth = Play(seed, /*reply_loss=*/0, &h, /*live_cuts=*/0.1);
+    ASSERT_EQ(h.feed().State(), FeedState::kLive) << h.feed().Detail();
+    ASSERT_EQ(ContentsOf(h.index()), truth);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_TRUE(h.index().NamesOf({kFeedWorker, rank}, /*staged=*/true).empty());
+    }
+    uint64_t commits_here = 0;
+    for (const KvEvent& event : h.applied())
+      commits_here += event.staging == Staging::kCommit ? 1 : 0;
+    commits += commits_here;
+    repaired += commits_here > 0 ? 1 : 0;
+  }
+  EXPECT_GT(repaired, 200u);
+  EXPECT_GT(commits, 400u);
 }
 
 TEST(FeedDeliveryPropertyTest, WithoutReplayNothingIsEverHeldThatTheEngineDoesNotHold) {
