@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,22 +15,32 @@ namespace kvrouter {
 // full-attention groups, with content hashes computed. Producers: src/feed (raw engine events),
 // later the Dynamo event plane.
 
+// Dynamo's names: device, host_pinned, disk, external.
+std::string_view TierName(StorageTier tier);
+
 struct StoredBlock {
   EngineHash engine_hash{};     // the engine's handle, used by later removals and as parent
   LocalBlockHash local_hash{};  // content, used by lookups
 };
 
-// Blocks that now continue `parent` in this order; without a parent they start a sequence.
+// Blocks that now continue `parent` in this order; without a parent they start a sequence. On the
+// device the parent must be held there. On a lower tier it may lie on any tier of the target; blocks
+// whose parent is on none are kept, and count from the moment it is on one.
 struct Stored {
   std::optional<EngineHash> parent;  // parent hash 0 is a real parent, not "none"
   std::vector<StoredBlock> blocks;
+  // Lower tiers only: the blocks are copies of what the target holds on other tiers under these
+  // engine hashes, each for itself. Parent and local hashes are not set. Engines that offload say no
+  // more than this.
+  bool copies = false;
 };
 
 struct Removed {
   std::vector<EngineHash> engine_hashes;
 };
 
-// Drops every block of the emitting (worker, dp_rank), all tiers. Other ranks are untouched.
+// Drops every block of the emitting (worker, dp_rank), all tiers, whatever the event's tier. Other
+// ranks are untouched.
 struct Cleared {};
 
 // A target can have a second state, being built unseen while the first one goes on answering; then
@@ -51,7 +62,7 @@ struct KvEvent {
   Target target;
   Incarnation
       incarnation{};  // of the worker that said it; the partition drops events of another life
-  StorageTier tier = StorageTier::kDevice;
+  StorageTier tier = StorageTier::kDevice;  // where the blocks lie; each tier has names of its own
   StoreCounting counting = StoreCounting::kCounted;
   Staging staging = Staging::kNone;
   uint64_t event_id = 0;  // sequence number or event id of the source; diagnostics only here
@@ -62,9 +73,13 @@ struct KvEvent {
 // kv_cache_events_applied); the last two are ours.
 enum class ApplyStatus : uint8_t {
   kOk,
-  kParentBlockNotFound,  // stored: the parent is not held by this (worker, rank); nothing was stored
-  kBlockNotFound,        // removed: at least one hash unknown; the others were removed
-  kInvalidBlock,  // stored: a hash twice, equal to its parent, or already naming another position; nothing stored
+  // stored on the device: the parent is not held there by this (worker, rank); nothing was stored
+  kParentBlockNotFound,
+  // removed, or stored as copies: at least one hash unknown; the others took effect
+  kBlockNotFound,
+  // stored: a hash twice, equal to its parent, or already naming another position; nothing stored,
+  // or on a lower tier what precedes such a name
+  kInvalidBlock,
   kStaleIncarnation,  // the worker has a newer life
   kUnknownWorker,     // no such worker, or dp_rank outside its range
 };
@@ -75,7 +90,7 @@ struct ApplyResult {
   uint32_t blocks_stored = 0;     // newly held by the target
   uint32_t blocks_duplicate = 0;  // stored again: count raised (kCounted) or ignored (kSet)
   uint32_t blocks_removed = 0;    // no longer held by the target
-  uint32_t blocks_not_found = 0;  // removals that named nothing held
+  uint32_t blocks_not_found = 0;  // removals and copies that named nothing held
 
   friend bool operator==(const ApplyResult&, const ApplyResult&) = default;
 };

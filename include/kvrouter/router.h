@@ -1,6 +1,7 @@
 #ifndef KVROUTER_ROUTER_H_
 #define KVROUTER_ROUTER_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,7 +43,9 @@ struct TargetLoad {
   uint64_t active_prefill_tokens = 0;
   double active_decode_blocks = 0;
   uint64_t active_requests = 0;
-  uint64_t index_blocks = 0;  // distinct blocks the index believes it holds
+  uint64_t index_blocks = 0;  // distinct blocks the index believes it holds on the device
+  // The same on each tier, by StorageTier; [kDevice] is index_blocks.
+  std::array<uint64_t, kStorageTierCount> tier_blocks = {};
 };
 
 struct PartitionSnapshot {
@@ -52,8 +55,9 @@ struct PartitionSnapshot {
   bool is_eagle = false;
   std::optional<TokenId> image_token_id;
   uint64_t index_unique_blocks = 0;  // distinct block positions in the tree
-  uint64_t index_holder_blocks = 0;  // (target, block) pairs
-  uint64_t index_bytes = 0;          // estimate of the memory the index holds
+  uint64_t index_holder_blocks = 0;  // (target, block held on the device) pairs
+  std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
+  uint64_t index_bytes = 0;  // estimate of the memory the index holds
   uint64_t index_nodes = 0;
   uint64_t bookings = 0;
   uint64_t bookings_expired_total = 0;
@@ -66,7 +70,7 @@ struct TargetPotentialLoad {
   Incarnation incarnation{};
   WorkerRole role = WorkerRole::kAggregated;
   bool draining = false;
-  uint64_t overlap_blocks = 0;  // of the prompt, on device
+  uint64_t overlap_blocks = 0;  // of the prompt, tiers weighted, rounded half away from zero
   uint64_t potential_prefill_tokens =
       0;                               // active + uncached; active alone if prefill is not tracked
   double potential_decode_blocks = 0;  // active + the prompt's blocks not live there yet
@@ -77,12 +81,16 @@ struct TargetPotentialLoad {
 struct TargetOverlap {
   Target target;
   uint32_t device_blocks = 0;
+  // What lower tiers hold beyond the tiers before them, without a gap.
+  uint32_t host_blocks = 0;
+  uint32_t disk_blocks = 0;
+  uint32_t external_blocks = 0;
 };
 
 struct DumpCounts {
   uint64_t events = 0;
   uint64_t blocks = 0;          // (target, block) pairs in the events
-  uint64_t omitted_blocks = 0;  // pairs left out because they lie behind a hole
+  uint64_t omitted_blocks = 0;  // pairs left out because they lie behind a hole, on every tier
   bool complete =
       true;  // false: the receiver stopped it; the figures are those of what was read until then
 };
@@ -191,7 +199,8 @@ class Router {
   // ---- Looking in. Snapshots; cost grows with the number of workers. ----
 
   std::vector<PartitionSnapshot> Snapshot() const;
-  // Overlap per target, for targets with at least one block. Errors as Submit.
+  // Overlap per target, ascending, for targets with at least one block on any tier. Errors as
+  // Submit.
   absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;
   // Of all targets of the partition, ascending, whatever the request allows, excludes or pins.
   // Advice: books nothing and tells the sink nothing. Errors as Submit.
@@ -199,7 +208,8 @@ class Router {
       const RouteRequest& request) const;
 
   // What the partition's workers hold, as stored events (StoreCounting::kSet, event ids 0, 1, 2,
-  // ...), target by target and parents before children. If nothing changes meanwhile, applying them
+  // ...), target by target, tier by tier (KvEvent::tier) and parents before children; on a lower tier
+  // a parent may be of another tier that comes later. If nothing changes meanwhile, applying them
   // in order to a Router with the same workers and no blocks gives the same overlap for every
   // prompt. If blocks come and go meanwhile, each event is still true of the moment it was read.
   // Blocks behind a hole score nothing and have no parent to name: left out and counted. How often
@@ -212,7 +222,7 @@ class Router {
   absl::StatusOr<std::unique_ptr<DumpCursor>> OpenDump(std::string_view model_name,
                                                        std::string_view routing_group) const;
   // What one target holds, exactly: stored and removed events (StoreCounting::kCounted, no
-  // incarnation) that, applied in order to a target without blocks, make it hold the same blocks
+  // incarnation, each of one tier) that, applied in order to a target without blocks, make it hold the same blocks
   // under the same names, each stored as often (up to 64 times), those behind holes included. How a
   // feed's blocks outlive the process. Lookups and other targets' events go on meanwhile; REQUIRES:
   // no event of this target. False: it was dropped meanwhile or is unknown, and what was emitted is

@@ -15,7 +15,7 @@ DumpCursor::Impl::Impl(std::shared_ptr<const Partition> partition)
 bool DumpCursor::Impl::Next(std::vector<KvEvent>* events) {
   if (next_target_ < targets_.size()) {
     const TargetLoad& load = targets_[next_target_];
-    if (!dump_) dump_.emplace(load.target);
+    if (!dump_) dump_.emplace(load.target, next_tier_);
     const uint64_t blocks_before = dump_->blocks();
     const bool more = partition_->index().StepDump(&*dump_, &step_);
     if (partition_->naming() != naming_) {
@@ -26,7 +26,7 @@ bool DumpCursor::Impl::Next(std::vector<KvEvent>* events) {
     }
     counts_.blocks += dump_->blocks() - blocks_before;
     Append(load, events);
-    if (!more) FinishTarget();
+    if (!more) FinishTier();
   }
   counts_.complete = next_target_ == targets_.size();
   return !counts_.complete;
@@ -36,7 +36,7 @@ void DumpCursor::Impl::Append(const TargetLoad& load, std::vector<KvEvent>* even
   for (Stored& stored : step_) {
     events->push_back({.target = load.target,
                        .incarnation = load.incarnation,
-                       .tier = StorageTier::kDevice,
+                       .tier = dump_->tier(),
                        .counting = StoreCounting::kSet,  // a second replay changes nothing
                        .event_id = counts_.events++,
                        .data = std::move(stored)});
@@ -44,11 +44,13 @@ void DumpCursor::Impl::Append(const TargetLoad& load, std::vector<KvEvent>* even
   step_.clear();
 }
 
-void DumpCursor::Impl::FinishTarget() {
-  const uint64_t held_blocks = partition_->index().HolderBlocks(dump_->target());
+void DumpCursor::Impl::FinishTier() {
+  const uint64_t held_blocks = partition_->index().HolderBlocks(dump_->target(), dump_->tier());
   counts_.omitted_blocks += held_blocks - std::min(held_blocks, dump_->blocks());
   dump_.reset();
-  ++next_target_;
+  const auto following = static_cast<int>(next_tier_) + 1;
+  next_tier_ = static_cast<StorageTier>(following % kStorageTierCount);
+  if (following == kStorageTierCount) ++next_target_;
 }
 
 DumpCursor::DumpCursor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -13,8 +13,8 @@
 
 namespace kvrouter {
 
-// The targets that the partition had when the dump began, one after the other, each as TargetDump
-// reads it. A target that came later is left out; one that left meanwhile holds nothing.
+// The targets that the partition had when the dump began, one after the other and tier by tier, each
+// as TargetDump reads it. A target that came later is left out; one that left meanwhile holds nothing.
 //
 // Thread-compatible.
 class DumpCursor::Impl {
@@ -28,12 +28,13 @@ class DumpCursor::Impl {
 
  private:
   void Append(const TargetLoad& load, std::vector<KvEvent>* events);
-  void FinishTarget();
+  void FinishTier();
 
   const std::shared_ptr<const Partition> partition_;
   const BlockNaming naming_;
   const std::vector<TargetLoad> targets_;
-  size_t next_target_ = 0;  // the one at hand, or the one to begin
+  size_t next_target_ = 0;                        // the one at hand, or the one to begin
+  StorageTier next_tier_ = StorageTier::kDevice;  // of it
   std::optional<TargetDump> dump_;
   std::vector<Stored> step_;  // reused
   DumpCounts counts_;

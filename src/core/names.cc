@@ -1,6 +1,17 @@
 #include "kvrouter/decision.h"
+#include "kvrouter/events.h"
 
 namespace kvrouter {
+
+std::string_view TierName(StorageTier tier) {
+  switch (tier) {
+    case StorageTier::kDevice: return "device";
+    case StorageTier::kHostPinned: return "host_pinned";
+    case StorageTier::kDisk: return "disk";
+    case StorageTier::kExternal: return "external";
+  }
+  return "unknown";
+}
 
 std::string_view PlanName(Plan plan) {
   switch (plan) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <utility>
-#include <variant>
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
@@ -63,7 +62,6 @@ ApplyResult Partition::Gate::Pass(const KvEvent& event, BlockIndex* index) {
   if (closed_.load(std::memory_order_relaxed)) return {.status = ApplyStatus::kUnknownWorker};
   if (event.incarnation != spec_->incarnation) return {.status = ApplyStatus::kStaleIncarnation};
   if (!HasRank(*spec_, event.target.dp_rank)) return {.status = ApplyStatus::kUnknownWorker};
-  if (event.tier != StorageTier::kDevice && !std::holds_alternative<Cleared>(event.data)) return {};
   return index->Apply(event);
 }
 
@@ -186,7 +184,12 @@ void Partition::DropBlocksOfVanishedRanks(const WorkerSpec& before, const Worker
 
 PartitionSnapshot Partition::Snapshot() const {
   Scheduler::LoadSnapshot load = scheduler_.Loads();
-  for (TargetLoad& target : load.loads) target.index_blocks = index_.HolderBlocks(target.target);
+  for (TargetLoad& target : load.loads) {
+    for (size_t tier = 0; tier < kStorageTierCount; ++tier) {
+      target.tier_blocks[tier] = index_.HolderBlocks(target.target, static_cast<StorageTier>(tier));
+    }
+    target.index_blocks = target.tier_blocks[0];
+  }
   const BlockIndexStats stats = index_.Stats();
   const BlockNaming naming = this->naming();
   return {.model_name = identity_.model_name,
@@ -196,6 +199,7 @@ PartitionSnapshot Partition::Snapshot() const {
           .image_token_id = naming.image_token_id,
           .index_unique_blocks = stats.unique_blocks,
           .index_holder_blocks = stats.holder_blocks,
+          .tier_blocks = stats.tier_blocks,
           .index_bytes = stats.bytes,
           .index_nodes = stats.nodes,
           .bookings = load.bookings,

@@ -72,8 +72,6 @@ class Partition {
 
   // ---- Events ----
 
-  // Only device blocks enter this index; events about other tiers are accepted without effect,
-  // except Cleared.
   ApplyResult Apply(const KvEvent& event);
 
   PartitionSnapshot Snapshot() const;

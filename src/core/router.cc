@@ -24,6 +24,7 @@ namespace {
 struct Scratch {
   PromptBuffers prompt;
   std::vector<OverlapMatch> overlaps;
+  std::vector<LowerTierMatch> lower_overlaps;
   CandidateTable candidates;
   DetailBuffers detail;
 };
@@ -78,7 +79,8 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
               const Placement& placement, const RouterConfig& config, DetailBuffers* buffers,
               RouteDecision* out) {
   RouteDecision& decision = *out;
-  const CandidateCost chosen = ScoreSeen(table.seen[placement.index], table.context);
+  const CandidateCost chosen =
+      ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index));
   const uint64_t full_blocks = prompt.local_hashes.size();
   const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
   decision.target = chosen.target;
@@ -185,7 +187,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &timer));
   // overlap
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   // eligible
   const EligibilityFilter eligible(request);
@@ -195,6 +197,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
                            {.filter = &eligible,
                             .weights = ResolveWeights(impl_->config.scheduler, request.overrides),
                             .overlaps = scratch->overlaps,
+                            .lower_overlaps = scratch->lower_overlaps,
                             .chain = impl_->LedgerChain(prompt),
                             .isl_tokens = prompt.isl_tokens,
                             .block_size_tokens = prompt.block_size_tokens,
@@ -222,7 +225,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                        IdentifyPrompt(route, partition->naming(), &scratch->prompt, &timer));
   KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
                        StatedOverlapBlocks(request, prompt));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   const EligibilityFilter only_target(request.target);
   EffectiveWeights weights = ResolveWeights(impl_->config.scheduler, route.overrides);
@@ -233,6 +236,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
       partition->scheduler().PickAndBook({.filter = &only_target,
                                           .weights = weights,
                                           .overlaps = scratch->overlaps,
+                                          .lower_overlaps = scratch->lower_overlaps,
                                           .chain = impl_->LedgerChain(prompt),
                                           .isl_tokens = prompt.isl_tokens,
                                           .block_size_tokens = prompt.block_size_tokens,
@@ -319,11 +323,24 @@ absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteReques
   PhaseTimer untimed(nullptr);  // looking only
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   std::vector<TargetOverlap> overlaps;
-  for (const OverlapMatch& match : scratch->overlaps) {
-    overlaps.push_back({.target = match.target, .device_blocks = match.blocks});
+  auto device = scratch->overlaps.begin();
+  const auto devices_end = scratch->overlaps.end();
+  const auto push_devices_before = [&](const LowerTierMatch* lower) {
+    for (; device != devices_end && (lower == nullptr || device->target < lower->target); ++device)
+      overlaps.push_back({.target = device->target, .device_blocks = device->blocks});
+  };
+  for (const LowerTierMatch& lower : scratch->lower_overlaps) {
+    push_devices_before(&lower);
+    const bool on_device = device != devices_end && device->target == lower.target;
+    overlaps.push_back({.target = lower.target,
+                        .device_blocks = on_device ? (device++)->blocks : 0,
+                        .host_blocks = lower.host_blocks,
+                        .disk_blocks = lower.disk_blocks,
+                        .external_blocks = lower.external_blocks});
   }
+  push_devices_before(nullptr);
   return overlaps;
 }
 
@@ -335,10 +352,11 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
   PhaseTimer untimed(nullptr);  // looking only
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps);
+  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   return partition->scheduler().PotentialLoads(
       {.weights = ResolveWeights(impl_->config.scheduler, request.overrides),
        .overlaps = scratch->overlaps,
+       .lower_overlaps = scratch->lower_overlaps,
        .chain = impl_->LedgerChain(prompt),
        .isl_tokens = prompt.isl_tokens,
        .block_size_tokens = prompt.block_size_tokens,
@@ -372,11 +390,16 @@ absl::StatusOr<std::unique_ptr<DumpCursor>> Router::OpenDump(std::string_view mo
 bool Router::SaveTarget(Target target, const std::function<void(const KvEvent&)>& emit) const {
   const auto partition = impl_->directory.OfWorker(target.worker);
   if (!partition) return false;
-  return partition->index().SaveTarget(target, [&](std::variant<Stored, Removed>&& saved) {
-    KvEvent event{.target = target, .data = Cleared{}};
-    std::visit([&](auto& data) { event.data = std::move(data); }, saved);
-    emit(event);
-  });
+  for (int number = 0; number < kStorageTierCount; ++number) {
+    const auto tier = static_cast<StorageTier>(number);
+    const auto emit_saved = [&](std::variant<Stored, Removed>&& saved) {
+      KvEvent event{.target = target, .tier = tier, .data = Cleared{}};
+      std::visit([&](auto& data) { event.data = std::move(data); }, saved);
+      emit(event);
+    };
+    if (!partition->index().SaveTarget(target, emit_saved, tier)) return false;
+  }
+  return true;
 }
 
 }  // namespace kvrouter

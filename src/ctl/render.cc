@@ -129,6 +129,14 @@ Json WorkerJson(const v1::Worker& worker) {
   return json;
 }
 
+Json LowerTiersJson(const v1::LowerTierBlocks& blocks) {
+  return {{"host", blocks.host()}, {"disk", blocks.disk()}, {"external", blocks.external()}};
+}
+
+uint64_t LowerTiersSum(const v1::LowerTierBlocks& blocks) {
+  return blocks.host() + blocks.disk() + blocks.external();
+}
+
 Json LoadJson(const v1::TargetLoad& load) {
   return {{"target", TargetJson(load.target())},
           {"incarnation", load.incarnation()},
@@ -136,7 +144,8 @@ Json LoadJson(const v1::TargetLoad& load) {
           {"active_prefill_tokens", load.active_prefill_tokens()},
           {"active_decode_blocks", load.active_decode_blocks()},
           {"active_requests", load.active_requests()},
-          {"index_blocks", load.index_blocks()}};
+          {"index_blocks", load.index_blocks()},
+          {"lower_tier_blocks", LowerTiersJson(load.lower_tier_blocks())}};
 }
 
 }  // namespace
@@ -281,9 +290,11 @@ std::string ExplainJson(const v1::ExplainResponse& response) {
 
 std::string OverlapText(const v1::OverlapScoresResponse& response) {
   if (response.overlaps().empty()) return "no worker holds any of it\n";
-  Table table({"TARGET", "DEVICE_BLOCKS"});
+  Table table({"TARGET", "DEVICE_BLOCKS", "HOST", "DISK", "EXTERNAL"});
   for (const v1::TargetOverlap& overlap : response.overlaps()) {
-    table.AddRow({TargetText(overlap.target()), std::to_string(overlap.device_blocks())});
+    table.AddRow({TargetText(overlap.target()), std::to_string(overlap.device_blocks()),
+                  std::to_string(overlap.host_blocks()), std::to_string(overlap.disk_blocks()),
+                  std::to_string(overlap.external_blocks())});
   }
   return table.Text();
 }
@@ -291,8 +302,11 @@ std::string OverlapText(const v1::OverlapScoresResponse& response) {
 std::string OverlapJson(const v1::OverlapScoresResponse& response) {
   Json overlaps = Json::array();
   for (const v1::TargetOverlap& overlap : response.overlaps()) {
-    overlaps.push_back(
-        {{"target", TargetJson(overlap.target())}, {"device_blocks", overlap.device_blocks()}});
+    overlaps.push_back({{"target", TargetJson(overlap.target())},
+                        {"device_blocks", overlap.device_blocks()},
+                        {"host_blocks", overlap.host_blocks()},
+                        {"disk_blocks", overlap.disk_blocks()},
+                        {"external_blocks", overlap.external_blocks()}});
   }
   return Json{{"overlaps", std::move(overlaps)}}.dump(2) + "\n";
 }
@@ -302,16 +316,21 @@ std::string LoadsText(const v1::LoadsResponse& response) {
   std::string text;
   for (const v1::PartitionLoads& partition : response.partitions()) {
     text += fmt::format(
-        "{}{} / {}: block size {}, {} bookings, index {} blocks in {} places, {:.1f} MiB\n",
+        "{}{} / {}: block size {}, {} bookings, index {} blocks in {} places ({} on lower "
+        "tiers), {:.1f} MiB\n",
         text.empty() ? "" : "\n", partition.model_name(), partition.routing_group(),
         partition.block_size_tokens(), partition.bookings(), partition.index_unique_blocks(),
-        partition.index_holder_blocks(), static_cast<double>(partition.index_bytes()) / 1048576.0);
-    Table table({"TARGET", "STATE", "REQUESTS", "PREFILL_TOKENS", "DECODE_BLOCKS", "INDEX_BLOCKS"});
+        partition.index_holder_blocks() + LowerTiersSum(partition.lower_tier_blocks()),
+        LowerTiersSum(partition.lower_tier_blocks()),
+        static_cast<double>(partition.index_bytes()) / 1048576.0);
+    Table table({"TARGET", "STATE", "REQUESTS", "PREFILL_TOKENS", "DECODE_BLOCKS", "INDEX_BLOCKS",
+                 "LOWER_TIERS"});
     for (const v1::TargetLoad& load : partition.targets()) {
       table.AddRow({TargetText(load.target()), load.draining() ? "draining" : "active",
                     std::to_string(load.active_requests()),
                     std::to_string(load.active_prefill_tokens()),
-                    Number(load.active_decode_blocks()), std::to_string(load.index_blocks())});
+                    Number(load.active_decode_blocks()), std::to_string(load.index_blocks()),
+                    std::to_string(LowerTiersSum(load.lower_tier_blocks()))});
     }
     text += table.Text();
   }
@@ -329,6 +348,7 @@ std::string LoadsJson(const v1::LoadsResponse& response) {
                           {"bookings", partition.bookings()},
                           {"index_unique_blocks", partition.index_unique_blocks()},
                           {"index_holder_blocks", partition.index_holder_blocks()},
+                          {"lower_tier_blocks", LowerTiersJson(partition.lower_tier_blocks())},
                           {"index_bytes", partition.index_bytes()},
                           {"targets", std::move(targets)}});
   }

@@ -67,7 +67,7 @@ Daemon::Daemon(DaemonConfig config)
                   .clock = &SteadyClock(),
                   .readiness = [this] { return CurrentReadiness(); },
                   .track_prefill_tokens = config_.router.scheduler.track_prefill_tokens,
-                  .overlap_score_credit = config_.router.scheduler.weights.overlap_score_credit}),
+                  .weights = config_.router.scheduler.weights}),
       http_(config_.http),
       readiness_rule_(config_.ready_bound),
       timers_state_(std::make_unique<Timers>()) {

@@ -196,8 +196,7 @@ std::vector<std::string> IgnoredVariables(const std::map<std::string, std::strin
 // Weights of cached blocks that no event is turned into yet.
 std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSetting>& settings) {
   std::vector<std::string> out;
-  for (const char* name : {"router-host-cache-hit-weight", "router-disk-cache-hit-weight",
-                           "shared-cache-multiplier"}) {
+  for (const char* name : {"shared-cache-multiplier"}) {
     const Option* option = FindOption(name);
     const auto& setting = settings[static_cast<size_t>(option - OptionTable().data())];
     if (setting.value != option->Default()) out.push_back(setting.key);

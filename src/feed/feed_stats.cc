@@ -30,8 +30,6 @@ std::string_view SkipReasonName(SkipReason reason) {
       return "unknown_tag";
     case SkipReason::kUnknownMedium:
       return "unknown_medium";
-    case SkipReason::kLowerTier:
-      return "lower_tier";
     case SkipReason::kOtherGroup:
       return "other_group";
     case SkipReason::kLengthMismatch:

@@ -26,7 +26,6 @@ enum class SkipReason : uint8_t {
   kBadEvent,          // one event malformed: that event skipped
   kUnknownTag,        // event type we do not know
   kUnknownMedium,     // storage medium we do not know (fail closed)
-  kLowerTier,         // known tier that is not indexed yet
   kOtherGroup,        // not a full-attention KV group
   kLengthMismatch,    // token count != hashes * block size (sliding window, sparse groups)
   kPlaceholder,       // store without tokens
@@ -49,7 +48,7 @@ enum class SkipReason : uint8_t {
   kUnknownWorker,  // of no registered worker and rank
   kOtherSource,    // of a rank whose engine we hear on a socket of its own
 };
-inline constexpr int kSkipReasonCount = 26;
+inline constexpr int kSkipReasonCount = 25;
 std::string_view SkipReasonName(SkipReason reason);
 
 // Indexed by SkipReason.

@@ -43,15 +43,16 @@ RankFilter& HeldHistory::FilterOf(uint32_t dp_rank) {
 void HeldHistory::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch,
                              const RawEvent& event, std::vector<KvEvent>* out) {
   RankFilter& filter = FilterOf(dp_rank);
+  const StorageTier tier = TierOf(event.medium).value_or(StorageTier::kDevice);
   switch (event.kind) {
     case RawKind::kStored:
       if (auto stored = filter.Store(batch, event, counters_)) {
-        Emit(dp_rank, sequence, staging_, *std::move(stored), out);
+        Emit(dp_rank, sequence, staging_, *std::move(stored), out, tier);
       }
       return;
     case RawKind::kRemoved:
       if (auto removed = filter.Remove(batch, event, counters_)) {
-        Emit(dp_rank, sequence, staging_, *std::move(removed), out);
+        Emit(dp_rank, sequence, staging_, *std::move(removed), out, tier);
       }
       return;
     case RawKind::kCleared:
@@ -66,11 +67,12 @@ void HeldHistory::ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch
 }
 
 void HeldHistory::Emit(uint32_t dp_rank, uint64_t sequence, Staging staging,
-                       std::variant<Stored, Removed, Cleared> data, std::vector<KvEvent>* out) {
+                       std::variant<Stored, Removed, Cleared> data, std::vector<KvEvent>* out,
+                       StorageTier tier) {
   ++counters_->events_applied;
   out->push_back(KvEvent{.target = {config_->target.worker, dp_rank},
                          .incarnation = config_->incarnation,
-                         .tier = StorageTier::kDevice,
+                         .tier = tier,
                          .counting = config_->counting,
                          .staging = staging,
                          .event_id = sequence,

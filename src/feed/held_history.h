@@ -86,7 +86,8 @@ class HeldHistory {
   void ApplyEvent(uint32_t dp_rank, uint64_t sequence, const RawBatch& batch, const RawEvent& event,
                   std::vector<KvEvent>* out);
   void Emit(uint32_t dp_rank, uint64_t sequence, Staging staging,
-            std::variant<Stored, Removed, Cleared> data, std::vector<KvEvent>* out);
+            std::variant<Stored, Removed, Cleared> data, std::vector<KvEvent>* out,
+            StorageTier tier = StorageTier::kDevice);
   uint64_t LastSequence() const { return LastApplied() ? LastApplied()->sequence : 0; }
 
   const EngineFeedConfig* config_;

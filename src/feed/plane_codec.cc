@@ -167,17 +167,11 @@ struct Residence {
   bool has_state_source = false;
 };
 
-// Why the event says nothing about the device of a worker, as far as where its blocks lie goes.
+// Why the event says nothing about a worker's own blocks.
 std::optional<SkipReason> ForeignDomain(const Residence& residence) {
   if (residence.domain == Domain::kUnknown) return SkipReason::kUnknownDomain;
   if (residence.domain != Domain::kCacheOwner) return std::nullopt;
   return residence.has_state_source ? SkipReason::kCacheOwner : SkipReason::kBadEvent;
-}
-
-std::optional<SkipReason> OtherTier(const Residence& residence) {
-  if (!residence.tier) return SkipReason::kUnknownMedium;
-  if (*residence.tier != StorageTier::kDevice) return SkipReason::kLowerTier;
-  return std::nullopt;
 }
 
 // False: of no known worker, rank or id.
@@ -210,8 +204,9 @@ bool ReadRouterEvent(MsgpackCursor cursor, PlaneEvent* event) {
   if (event->ignored) return true;
   event->unreadable = !has_data;
   // A clearing is about every tier, and so may be what cannot be read.
-  if (has_data && !std::holds_alternative<Cleared>(event->data))
-    event->ignored = OtherTier(residence);
+  if (!has_data || std::holds_alternative<Cleared>(event->data)) return true;
+  if (!residence.tier) event->ignored = SkipReason::kUnknownMedium;
+  event->tier = residence.tier.value_or(StorageTier::kDevice);
   return true;
 }
 

@@ -56,6 +56,7 @@ std::optional<PlaneFrames> ParsePlaneFrames(std::span<const std::string_view> fr
 struct PlaneEvent {
   Target target;
   uint64_t event_id = 0;
+  StorageTier tier = StorageTier::kDevice;
   std::optional<SkipReason> ignored = std::nullopt;
   // The id is known, the content is not: as good as lost.
   bool unreadable = false;

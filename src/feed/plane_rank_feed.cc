@@ -70,7 +70,7 @@ void PlaneRankFeed::Take(PlaneEvent event, std::vector<KvEvent>* out) {
   if (const auto* removed = std::get_if<Removed>(&event.data);
       removed && removed->engine_hashes.empty())
     return;  // how Dynamo's publisher says that it left an event out
-  Emit(event.event_id, std::move(event.data), out);
+  Emit(event.event_id, event.tier, std::move(event.data), out);
 }
 
 PlaneEvent PlaneRankFeed::PopEarly() {
@@ -97,16 +97,16 @@ void PlaneRankFeed::GiveUpMissing(std::vector<KvEvent>* out) {
 }
 
 void PlaneRankFeed::Reset(std::vector<KvEvent>* out) {
-  if (may_hold_) Emit(last_id_.value_or(0), Cleared{}, out);
+  if (may_hold_) Emit(last_id_.value_or(0), StorageTier::kDevice, Cleared{}, out);
   orphan_stores_ = 0;
 }
 
-void PlaneRankFeed::Emit(uint64_t event_id, std::variant<Stored, Removed, Cleared> data,
-                         std::vector<KvEvent>* out) {
+void PlaneRankFeed::Emit(uint64_t event_id, StorageTier tier,
+                         std::variant<Stored, Removed, Cleared> data, std::vector<KvEvent>* out) {
   may_hold_ = !std::holds_alternative<Cleared>(data);
   out->push_back({.target = config_.target,
                   .incarnation = config_.incarnation,
-                  .tier = StorageTier::kDevice,
+                  .tier = tier,
                   .counting = StoreCounting::kSet,
                   .event_id = event_id,
                   .data = std::move(data)});

@@ -86,7 +86,7 @@ class PlaneRankFeed {
   void TakeEarly(std::vector<KvEvent>* out);
   void GiveUpMissing(std::vector<KvEvent>* out);
   void Reset(std::vector<KvEvent>* out);
-  void Emit(uint64_t event_id, std::variant<Stored, Removed, Cleared> data,
+  void Emit(uint64_t event_id, StorageTier tier, std::variant<Stored, Removed, Cleared> data,
             std::vector<KvEvent>* out);
 
   const PlaneRankFeedConfig config_;

@@ -62,37 +62,59 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   const bool on_device = *tier == StorageTier::kDevice;
   const std::span<const uint64_t> hashes = batch.Hashes(event);
   if (event.tokens.count == 0 && event.tokens_readable && event.local_hashes.count == 0) {
-    if (on_device) Remember(hashes, SkipReason::kPlaceholder, counters);
+    if (!on_device) return CopiesOf(hashes, *tier, counters);
+    Remember(hashes, *tier, SkipReason::kPlaceholder, counters);
     return skip(SkipReason::kPlaceholder);
   }
-  if (!on_device) return skip(SkipReason::kLowerTier);
-  if (const auto reason = Unusable(batch, event)) {
-    Remember(hashes, *reason, counters);
+  if (const auto reason = Unusable(batch, event, *tier)) {
+    Remember(hashes, *tier, *reason, counters);
     return skip(*reason);
   }
 
   size_t usable_blocks = hashes.size();
   if (event.first_unknown_block && *event.first_unknown_block < hashes.size()) {
     usable_blocks = *event.first_unknown_block;
-    Remember(hashes.subspan(usable_blocks), SkipReason::kMultimodal, counters);
+    Remember(hashes.subspan(usable_blocks), *tier, SkipReason::kMultimodal, counters);
     CountSkip(SkipReason::kMultimodal, &counters->skipped);
     if (usable_blocks == 0) return std::nullopt;
   }
-  if (event.group_idx && !main_group_) main_group_ = event.group_idx;
-  foreign_block_size_tokens_.reset();
-  foreign_token_form_ = false;
+  if (on_device) {
+    if (event.group_idx && !main_group_) main_group_ = event.group_idx;
+    foreign_block_size_tokens_.reset();
+    foreign_token_form_ = false;
+  }
 
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
   const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event);
-  RememberSalt(kept, salt_part, counters);
+  RememberSalt(kept, *tier, salt_part, counters);
   const std::vector<LocalBlockHash> local = ContentOf(batch, event, usable_blocks, salt_part);
   Stored stored;
   if (event.parent) stored.parent = EngineHash{*event.parent};
   stored.blocks.reserve(usable_blocks);
+  auto& skipped_blocks = NotesOf(*tier).skipped_blocks;
   for (size_t i = 0; i < usable_blocks; ++i) {
-    if (!skipped_blocks_.Empty()) skipped_blocks_.Erase(kept[i]);  // now it means an indexed block
+    if (!skipped_blocks.Empty()) skipped_blocks.Erase(kept[i]);  // now it means an indexed block
     stored.blocks.push_back({.engine_hash = EngineHash{kept[i]}, .local_hash = local[i]});
   }
+  return stored;
+}
+
+// A block that was skipped where it was told in full is none that the index knows, or means another.
+std::optional<Stored> RankFilter::CopiesOf(std::span<const uint64_t> hashes, StorageTier tier,
+                                           FeedCounters* counters) {
+  Stored stored;
+  stored.copies = true;
+  stored.blocks.reserve(hashes.size());
+  for (const uint64_t hash : hashes) {
+    if (const auto reason = SkippedParent(hash, tier)) {
+      Remember({&hash, 1}, tier, *reason, counters);
+      CountSkip(*reason, &counters->skipped);
+    } else {
+      stored.blocks.push_back({.engine_hash = EngineHash{hash}});
+      RememberSalt({&hash, 1}, tier, InheritedSaltPart(hash), counters);
+    }
+  }
+  if (stored.blocks.empty()) return std::nullopt;
   return stored;
 }
 
@@ -130,15 +152,15 @@ std::optional<Removed> RankFilter::Remove(const RawBatch& batch, const RawEvent&
   if (const auto reason = WrongScope(event)) return skip(*reason);
   const std::optional<StorageTier> tier = TierOf(event.medium);
   if (!tier) return skip(SkipReason::kUnknownMedium);
-  if (*tier != StorageTier::kDevice) return skip(SkipReason::kLowerTier);
   if (event.hashes.count == 0) return std::nullopt;
+  Notes& notes = NotesOf(*tier);
   Removed removed;
   removed.engine_hashes.reserve(event.hashes.count);
   std::optional<SkipReason> swallowed;
   for (const uint64_t hash : batch.Hashes(event)) {
-    if (!salts_.Empty()) salts_.Release(hash);
+    if (!notes.salts.Empty()) notes.salts.Release(hash);
     std::optional<SkipReason> reason;
-    if (!skipped_blocks_.Empty()) reason = skipped_blocks_.Release(hash);
+    if (!notes.skipped_blocks.Empty()) reason = notes.skipped_blocks.Release(hash);
     if (reason) {
       swallowed = reason;
     } else {
@@ -160,8 +182,10 @@ RankFilter RankFilter::Successor() const {
 }
 
 void RankFilter::OnCleared() {
-  skipped_blocks_.Clear();
-  salts_.Clear();
+  for (Notes& notes : notes_) {
+    notes.skipped_blocks.Clear();
+    notes.salts.Clear();
+  }
 }
 
 SavedFilter RankFilter::Save() const {
@@ -169,12 +193,15 @@ SavedFilter RankFilter::Save() const {
   saved.main_group = main_group_;
   saved.group_is_full_attention.assign(group_is_full_attention_.begin(),
                                        group_is_full_attention_.end());
-  skipped_blocks_.ForEach([&](uint64_t hash, SkipReason reason, uint32_t count) {
-    saved.skipped_blocks.push_back({hash, reason, count});
-  });
-  salts_.ForEach([&](uint64_t hash, uint64_t salt_part, uint32_t count) {
-    saved.salts.push_back({hash, salt_part, count});
-  });
+  for (size_t t = 0; t < notes_.size(); ++t) {
+    const auto tier = static_cast<StorageTier>(t);
+    notes_[t].skipped_blocks.ForEach([&](uint64_t hash, SkipReason reason, uint32_t count) {
+      saved.skipped_blocks.push_back({hash, reason, count, tier});
+    });
+    notes_[t].salts.ForEach([&](uint64_t hash, uint64_t salt_part, uint32_t count) {
+      saved.salts.push_back({hash, salt_part, count, tier});
+    });
+  }
   return saved;
 }
 
@@ -184,8 +211,9 @@ void RankFilter::Restore(const SavedFilter& saved) {
     if (group_is_full_attention_.size() < kMaxGroups) group_is_full_attention_[group] = full;
   }
   for (const auto& note : saved.skipped_blocks)
-    skipped_blocks_.Restore(note.hash, note.note, note.count);
-  for (const auto& note : saved.salts) salts_.Restore(note.hash, note.note, note.count);
+    NotesOf(note.tier).skipped_blocks.Restore(note.hash, note.note, note.count);
+  for (const auto& note : saved.salts)
+    NotesOf(note.tier).salts.Restore(note.hash, note.note, note.count);
 }
 
 std::optional<SkipReason> RankFilter::WrongScope(const RawEvent& event) {
@@ -214,37 +242,54 @@ bool RankFilter::IsMainGroup(const RawEvent& event) {
   return *event.group_idx == 0;
 }
 
-std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawEvent& event) {
-  if (!event.tokens_readable) return SkipReason::kNonIntegerTokens;
-  const std::span<const uint64_t> hashes = batch.Hashes(event);
+std::optional<SkipReason> RankFilter::WrongBlockSize(const RawBatch& batch, const RawEvent& event,
+                                                     StorageTier tier) {
   const uint32_t ours = naming_.block_size_tokens;
-  if (event.block_size_tokens != ours) {
-    // One short block may be the unfinished end of a sequence. An engine with smaller blocks shows
-    // that by announcing several of them at once.
-    const bool short_end = hashes.size() == 1 && event.Positions() == event.block_size_tokens &&
-                           event.block_size_tokens > 0 && event.block_size_tokens < ours;
-    if (short_end && !foreign_block_size_tokens_) return SkipReason::kPartialBlock;
-    foreign_block_size_tokens_ = event.block_size_tokens;
-    return SkipReason::kBlockSize;
-  }
+  if (event.block_size_tokens == ours) return std::nullopt;
+  // One short block may be the unfinished end of a sequence. An engine with smaller blocks shows
+  // that by announcing several of them at once.
+  const bool short_end = batch.Hashes(event).size() == 1 &&
+                         event.Positions() == event.block_size_tokens &&
+                         event.block_size_tokens > 0 && event.block_size_tokens < ours;
+  if (short_end && !foreign_block_size_tokens_) return SkipReason::kPartialBlock;
+  if (tier == StorageTier::kDevice) foreign_block_size_tokens_ = event.block_size_tokens;
+  return SkipReason::kBlockSize;
+}
+
+std::optional<SkipReason> RankFilter::Unusable(const RawBatch& batch, const RawEvent& event,
+                                               StorageTier tier) {
+  if (!event.tokens_readable) return SkipReason::kNonIntegerTokens;
+  const uint32_t ours = naming_.block_size_tokens;
+  if (const auto reason = WrongBlockSize(batch, event, tier)) return reason;
   const bool hashed = event.local_hashes.count > 0;
   if (hashed ? event.local_hashes.count != event.hashes.count
              : event.Positions() != uint64_t{event.hashes.count} * ours) {
     return SkipReason::kLengthMismatch;
   }
   if (naming_.is_eagle && !hashed && !event.tokens_in_pairs) {
-    foreign_token_form_ = true;
+    if (tier == StorageTier::kDevice) foreign_token_form_ = true;
     return SkipReason::kTokenForm;
   }
   if (event.has_lora_number && event.lora_name.empty()) return SkipReason::kUnknownLora;
-  if (event.parent && !skipped_blocks_.Empty()) return skipped_blocks_.Find(*event.parent);
+  if (event.parent) return SkippedParent(*event.parent, tier);
   return std::nullopt;
 }
 
-void RankFilter::Remember(std::span<const uint64_t> hashes, SkipReason reason,
+// On the device a parent must lie there; on a lower tier it may lie anywhere.
+std::optional<SkipReason> RankFilter::SkippedParent(uint64_t parent, StorageTier tier) const {
+  for (size_t t = 0; t < notes_.size(); ++t) {
+    if (tier == StorageTier::kDevice && t != 0) break;
+    const auto& skipped_blocks = notes_[t].skipped_blocks;
+    if (skipped_blocks.Empty()) continue;
+    if (const auto reason = skipped_blocks.Find(parent)) return reason;
+  }
+  return std::nullopt;
+}
+
+void RankFilter::Remember(std::span<const uint64_t> hashes, StorageTier tier, SkipReason reason,
                           FeedCounters* counters) {
   for (const uint64_t hash : hashes) {
-    if (!skipped_blocks_.Add(hash, reason)) ++counters->hash_memory_full;
+    if (!NotesOf(tier).skipped_blocks.Add(hash, reason)) ++counters->hash_memory_full;
   }
 }
 
@@ -252,15 +297,22 @@ uint64_t RankFilter::SaltPart(const RawEvent& event) const {
   if (!event.cache_salt.empty()) {
     return BlockSeed({.lora_name = {}, .cache_salt = event.cache_salt}) - BlockSeed({});
   }
-  if (!event.parent || salts_.Empty()) return 0;
-  return salts_.Find(*event.parent).value_or(0);
+  return event.parent ? InheritedSaltPart(*event.parent) : 0;
 }
 
-void RankFilter::RememberSalt(std::span<const uint64_t> hashes, uint64_t salt_part,
-                              FeedCounters* counters) {
+uint64_t RankFilter::InheritedSaltPart(uint64_t hash) const {
+  for (const Notes& notes : notes_) {
+    if (notes.salts.Empty()) continue;
+    if (const auto salt_part = notes.salts.Find(hash)) return *salt_part;
+  }
+  return 0;
+}
+
+void RankFilter::RememberSalt(std::span<const uint64_t> hashes, StorageTier tier,
+                              uint64_t salt_part, FeedCounters* counters) {
   if (salt_part == 0) return;
   for (const uint64_t hash : hashes) {
-    if (!salts_.Add(hash, salt_part)) ++counters->hash_memory_full;
+    if (!NotesOf(tier).salts.Add(hash, salt_part)) ++counters->hash_memory_full;
   }
 }
 

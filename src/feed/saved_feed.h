@@ -31,7 +31,8 @@ template <typename Note>
 struct SavedNote {
   uint64_t hash = 0;
   Note note{};
-  uint32_t count = 1;  // > 0
+  uint32_t count = 1;                       // > 0
+  StorageTier tier = StorageTier::kDevice;  // on which the block lies
 
   friend bool operator==(const SavedNote&, const SavedNote&) = default;
 };

@@ -56,12 +56,14 @@ void WriteFilter(const SavedFilter& filter, ByteWriter* out) {
     out->Word(note.hash);
     out->Number(static_cast<uint64_t>(note.note));
     out->Number(note.count);
+    out->Byte(static_cast<uint8_t>(note.tier));
   }
   out->Number(filter.salts.size());
   for (const auto& note : filter.salts) {
     out->Word(note.hash);
     out->Word(note.note);
     out->Number(note.count);
+    out->Byte(static_cast<uint8_t>(note.tier));
   }
 }
 
@@ -161,6 +163,13 @@ std::vector<std::optional<SkipReason>> ReadReasons(ByteReader* in) {
   return reasons;
 }
 
+StorageTier ReadTier(ByteReader* in) {
+  const uint8_t tier = in->Byte();
+  if (tier < kStorageTierCount) return static_cast<StorageTier>(tier);
+  in->Fail();
+  return StorageTier::kDevice;
+}
+
 SavedFilter ReadFilter(ByteReader* in) {
   SavedFilter filter;
   filter.main_group = ReadOptional(in);
@@ -169,10 +178,11 @@ SavedFilter ReadFilter(ByteReader* in) {
     filter.group_is_full_attention.emplace_back(group, in->Byte() != 0);
   }
   const auto reasons = ReadReasons(in);
-  for (size_t n = in->Count(10); n > 0 && in->ok(); --n) {
+  for (size_t n = in->Count(11); n > 0 && in->ok(); --n) {
     SavedNote<SkipReason> note{.hash = in->Word()};
     const uint64_t reason = in->Number();
     note.count = Read32(in);
+    note.tier = ReadTier(in);
     // A reason of another version would be remembered as another one of ours.
     if (reason >= reasons.size() || !reasons[reason] || note.count == 0) {
       in->Fail();
@@ -181,8 +191,9 @@ SavedFilter ReadFilter(ByteReader* in) {
       filter.skipped_blocks.push_back(note);
     }
   }
-  for (size_t n = in->Count(17); n > 0 && in->ok(); --n) {
-    SavedNote<uint64_t> note{.hash = in->Word(), .note = in->Word(), .count = Read32(in)};
+  for (size_t n = in->Count(18); n > 0 && in->ok(); --n) {
+    SavedNote<uint64_t> note{
+        .hash = in->Word(), .note = in->Word(), .count = Read32(in), .tier = ReadTier(in)};
     if (note.count == 0) in->Fail();
     filter.salts.push_back(note);
   }

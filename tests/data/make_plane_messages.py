@@ -21,8 +21,8 @@ def event(event_id, data, dp_rank=0, worker_id=4096, **fields):
     return {'worker_id': worker_id, **fields, 'event': {'event_id': event_id, 'dp_rank': dp_rank, 'data': data}}
 
 
-def said(event_id, dp_rank=0, worker_id=4096, ignored='', **content):
-    return {'worker_id': worker_id, 'dp_rank': dp_rank, 'event_id': event_id, 'ignored': ignored, **content}
+def said(event_id, dp_rank=0, worker_id=4096, tier=0, ignored='', **content):
+    return {'worker_id': worker_id, 'dp_rank': dp_rank, 'event_id': event_id, 'tier': tier, 'ignored': ignored, **content}
 
 
 IMAGE = {'mm_objects': [{'mm_hash': 5, 'offsets': [[0, 3]]}]}
@@ -39,7 +39,9 @@ CASES = [
      [event(1, 'cleared', dp_rank=3), event(2, stored(None, [(1, 2, None)]), worker_id=2**53 - 1)],
      [said(1, dp_rank=3), said(2, worker_id=2**53 - 1, parent=None, blocks=[[1, 2]])]),
     ('host memory', [event(5, {'removed': {'block_hashes': [1]}}, storage_tier='host_pinned', residency_domain='worker')],
-     [said(5, ignored='lower_tier', hashes=[1])]),
+     [said(5, tier=1, hashes=[1])]),
+    ('a block on disk', [event(5, stored(640, [(901, 77001, None)]), storage_tier='disk')],
+     [said(5, tier=2, parent=640, blocks=[[901, 77001]])]),
     ('a cache of its own', [event(6, stored(None, [(1, 2, None)]), residency_domain='cache_owner', state_source={'id': 9})],
      [said(6, ignored='cache_owner', parent=None, blocks=[[1, 2]])]),
     ('null domain', [event(7, {'removed': {'block_hashes': [1]}}, residency_domain=None)],

@@ -182,11 +182,11 @@ class Engine:
         self.live.send_multipart([b'', struct.pack('>Q', self.sequence), batch])
         self.sequence += 1
 
-    def store(self, hashes, tokens, block_size=4, parent=None):
-        self.publish(['BlockStored', list(hashes), parent, list(tokens), block_size, None, 'GPU'])
+    def store(self, hashes, tokens, block_size=4, parent=None, medium='GPU'):
+        self.publish(['BlockStored', list(hashes), parent, list(tokens), block_size, None, medium])
 
-    def drop(self, hashes):
-        self.publish(['BlockRemoved', list(hashes), 'GPU'])
+    def drop(self, hashes, medium='GPU'):
+        self.publish(['BlockRemoved', list(hashes), medium])
 
 
 @pytest.fixture

@@ -149,6 +149,7 @@ class FeedHarness {
   const NaiveIndex& index() const { return index_; }
   const std::vector<KvEvent>& applied() const { return applied_; }
   const std::vector<ApplyResult>& results() const { return results_; }
+  StorageTier TierOf(size_t applied) const { return applied_.at(applied).tier; }
   uint64_t Clears() const {
     uint64_t clears = 0;
     for (const KvEvent& event : applied_)

@@ -15,13 +15,15 @@
 namespace kvrouter {
 
 // What the block index has to say, from the rules in words: per target a map from engine hash to
-// the path of contents that it names. Slow and simple; shares no code with BlockIndex (only the
+// the path of contents that it names, on the device. Slow and simple; shares no code with BlockIndex (only the
 // types of its answers).
 class NaiveIndex {
  public:
   using Path = std::vector<LocalBlockHash>;
 
   ApplyResult Apply(const KvEvent& event) {
+    if (event.tier != StorageTier::kDevice && !std::holds_alternative<Cleared>(event.data))
+      return {};  // naive_tiers.h
     if (event.staging == Staging::kStaged) return ApplyStaged(event);
     if (event.staging == Staging::kCommit) {
       ApplyResult result;

@@ -1,7 +1,16 @@
 #include "adapters/grpc/answer_convert.h"
 
+#include <array>
+
 namespace kvrouter {
 namespace {
+
+void LowerTiersToProto(const std::array<uint64_t, kStorageTierCount>& tier_blocks,
+                       v1::LowerTierBlocks* message) {
+  message->set_host(tier_blocks[static_cast<size_t>(StorageTier::kHostPinned)]);
+  message->set_disk(tier_blocks[static_cast<size_t>(StorageTier::kDisk)]);
+  message->set_external(tier_blocks[static_cast<size_t>(StorageTier::kExternal)]);
+}
 
 v1::DecisionReason ToProto(DecisionReason reason) {
   switch (reason) {
@@ -141,6 +150,9 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
 void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message) {
   ToProto(overlap.target, message->mutable_target());
   message->set_device_blocks(overlap.device_blocks);
+  message->set_host_blocks(overlap.host_blocks);
+  message->set_disk_blocks(overlap.disk_blocks);
+  message->set_external_blocks(overlap.external_blocks);
 }
 
 void ToProto(const TargetPotentialLoad& load, v1::TargetPotentialLoad* message) {
@@ -161,6 +173,7 @@ void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
   message->set_index_unique_blocks(partition.index_unique_blocks);
   message->set_index_holder_blocks(partition.index_holder_blocks);
   message->set_index_bytes(partition.index_bytes);
+  LowerTiersToProto(partition.tier_blocks, message->mutable_lower_tier_blocks());
   for (const TargetLoad& load : partition.loads) {
     v1::TargetLoad* target = message->add_targets();
     ToProto(load.target, target->mutable_target());
@@ -170,6 +183,7 @@ void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
     target->set_active_decode_blocks(load.active_decode_blocks);
     target->set_active_requests(load.active_requests);
     target->set_index_blocks(load.index_blocks);
+    LowerTiersToProto(load.tier_blocks, target->mutable_lower_tier_blocks());
   }
 }
 

@@ -192,25 +192,30 @@ std::string PotentialLoadsJson(const RouteRequest& request,
   return Text(json);
 }
 
-std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks, double credit,
-                              std::span<const TargetOverlap> overlaps,
+std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks,
+                              const CostWeights& weights, std::span<const TargetOverlap> overlaps,
                               std::span<const TargetLoad> targets) {
-  std::map<Target, uint64_t> device_blocks;
-  for (const TargetOverlap& overlap : overlaps)
-    device_blocks[overlap.target] = overlap.device_blocks;
+  std::map<Target, TargetOverlap> by_target;
+  for (const TargetOverlap& overlap : overlaps) by_target[overlap.target] = overlap;
   Json list = Json::array();
   for (const TargetLoad& load : targets) {
-    const auto found = device_blocks.find(load.target);
-    const uint64_t device = found == device_blocks.end() ? 0 : found->second;
+    const auto found = by_target.find(load.target);
+    const TargetOverlap overlap = found == by_target.end() ? TargetOverlap{} : found->second;
+    const uint64_t device = overlap.device_blocks;
+    const uint64_t host = overlap.host_blocks;
+    const uint64_t disk = uint64_t{overlap.disk_blocks} + overlap.external_blocks;
+    const double credit_blocks = weights.overlap_score_credit * static_cast<double>(device) +
+                                 (weights.host_cache_hit_weight * static_cast<double>(host) +
+                                  weights.disk_cache_hit_weight * static_cast<double>(disk));
     list.push_back({{"worker_id", static_cast<uint64_t>(load.target.worker)},
                     {"dp_rank", load.target.dp_rank},
                     {"device_blocks", device},
-                    {"host_pinned_blocks", 0},  // lower tiers are not indexed yet
-                    {"disk_blocks", 0},
-                    {"host_pinned_extension_blocks", 0},
-                    {"disk_extension_blocks", 0},
+                    {"host_pinned_blocks", device + host},  // cumulative, as in `overlap`
+                    {"disk_blocks", device + host + disk},
+                    {"host_pinned_extension_blocks", host},
+                    {"disk_extension_blocks", disk},
                     {"shared_beyond_device_blocks", 0},
-                    {"router_credit_blocks", credit * static_cast<double>(device)}});
+                    {"router_credit_blocks", credit_blocks}});
   }
   const Json json = {{"block_size", block_size_tokens},
                      {"num_blocks", blocks},
@@ -234,22 +239,10 @@ std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_
 }
 
 std::string EventJson(const KvEvent& event) {
-  const auto tier = [&]() -> std::string_view {
-    switch (event.tier) {
-      case StorageTier::kDevice:
-        break;
-      case StorageTier::kHostPinned:
-        return "host_pinned";
-      case StorageTier::kDisk:
-        return "disk";
-      case StorageTier::kExternal:
-        return "external";
-    }
-    return "device";
-  };
   std::string text = fmt::format(
       R"({{"worker_id":{},"storage_tier":"{}","event":{{"event_id":{},"dp_rank":{},"data":)",
-      fmt::underlying(event.target.worker), tier(), event.event_id, event.target.dp_rank);
+      fmt::underlying(event.target.worker), TierName(event.tier), event.event_id,
+      event.target.dp_rank);
   auto out = std::back_inserter(text);
   if (const auto* stored = std::get_if<Stored>(&event.data)) {
     text += R"({"stored":{"parent_hash":)";

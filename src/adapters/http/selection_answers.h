@@ -40,8 +40,8 @@ std::string ReservationJson(std::string_view selection_id, std::string_view mode
 std::string LoadsJson(std::span<const PartitionSnapshot> partitions);
 std::string PotentialLoadsJson(const RouteRequest& request,
                                std::span<const TargetPotentialLoad> loads);
-std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks, double credit,
-                              std::span<const TargetOverlap> overlaps,
+std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks,
+                              const CostWeights& weights, std::span<const TargetOverlap> overlaps,
                               std::span<const TargetLoad> targets);
 std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_workers,
                       std::span<const SelectionWorker> workers);

@@ -47,7 +47,7 @@ class SelectionApi {
     std::function<Readiness()> readiness;
     // SchedulerConfig::track_prefill_tokens: what a request without an override does.
     bool track_prefill_tokens = true;
-    double overlap_score_credit = 1.0;  // CostWeights
+    CostWeights weights = {};
   };
 
   // `parts` outlive the server's run.

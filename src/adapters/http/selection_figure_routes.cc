@@ -49,11 +49,12 @@ SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
       continue;
     const BlockNaming naming{.block_size_tokens = partition.block_size_tokens,
                              .is_eagle = partition.is_eagle};
+    CostWeights weights = parts_.weights;
+    if (route.overrides.overlap_score_credit)
+      weights.overlap_score_credit = *route.overrides.overlap_score_credit;
     return JsonAnswer(
-        200, OverlapScoresJson(
-                 partition.block_size_tokens, FullBlocks(PromptTokens(route), naming),
-                 route.overrides.overlap_score_credit.value_or(parts_.overlap_score_credit),
-                 overlaps, partition.loads));
+        200, OverlapScoresJson(partition.block_size_tokens, FullBlocks(PromptTokens(route), naming),
+                               weights, overlaps, partition.loads));
   }
   return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
                    fmt::format("no worker is registered for model {} in routing group {}",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -20,6 +21,12 @@ constexpr std::string_view kStyle =
     "border-bottom:1px solid #ddd;vertical-align:top}td.n,th.n{text-align:right;"
     "font-variant-numeric:tabular-nums}.good{color:#175e17}.bad{color:#a11212;font-weight:600}"
     ".quiet{color:#666}";
+
+uint64_t LowerTierBlocks(const std::array<uint64_t, kStorageTierCount>& tier_blocks) {
+  uint64_t sum = 0;
+  for (size_t tier = 1; tier < tier_blocks.size(); ++tier) sum += tier_blocks[tier];
+  return sum;
+}
 
 std::string Escaped(std::string_view text) {
   std::string out;
@@ -168,12 +175,13 @@ class Page {
 
   void Partition(const PartitionSnapshot& partition) {
     Add("<h2>{} · {}</h2>\n<p class=quiet>{} tokens a block, {} live bookings, {} blocks indexed "
-        "({} held)</p>\n",
+        "({} held on devices, {} on lower tiers)</p>\n",
         Escaped(partition.model_name), Escaped(partition.routing_group),
         partition.block_size_tokens, partition.bookings, partition.index_unique_blocks,
-        partition.index_holder_blocks);
+        partition.index_holder_blocks, LowerTierBlocks(partition.tier_blocks));
     Add("<table><tr><th>worker/rank<th>address<th>role<th class=n>requests<th class=n>prefill "
-        "tokens<th class=n>decode blocks<th class=n>blocks held<th>events\n");
+        "tokens<th class=n>decode blocks<th class=n>blocks held<th class=n>on lower "
+        "tiers<th>events\n");
     for (const TargetLoad& load : partition.loads) {
       if (targets_ == kMaxStatusTargets) {
         ++left_out_;
@@ -188,11 +196,12 @@ class Page {
   void TargetRow(const TargetLoad& load) {
     const auto worker = workers_.find(load.target.worker);
     const auto feed = feeds_.find(load.target);
-    Add("<tr><td>{}<td>{}<td>{}{}<td class=n>{}<td class=n>{}<td class=n>{:.1f}<td class=n>{}<td",
+    Add("<tr><td>{}<td>{}<td>{}{}<td class=n>{}<td class=n>{}<td class=n>{:.1f}<td class=n>{}<td "
+        "class=n>{}<td",
         TargetText(load.target), worker == workers_.end() ? "" : Escaped(worker->second->address),
         RoleText(load.role), load.draining ? ", <span class=bad>draining</span>" : "",
         load.active_requests, load.active_prefill_tokens, load.active_decode_blocks,
-        load.index_blocks);
+        load.index_blocks, LowerTierBlocks(load.tier_blocks));
     if (feed == feeds_.end()) {
       Add(" class=quiet>none\n");
       return;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "adapters/metrics/scraped_families.h"
 
@@ -22,6 +23,24 @@ void ShowPerRank(Metric metric, const char* worker_label,
   }
 }
 
+constexpr StorageTier kLowerTiers[] = {StorageTier::kHostPinned, StorageTier::kDisk,
+                                       StorageTier::kExternal};
+
+void ShowLowerTiers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out) {
+  out->Open(Metric::kWorkerLowerTierBlocks);
+  for (const PartitionSnapshot& partition : partitions) {
+    for (const TargetLoad& load : partition.loads) {
+      for (const StorageTier tier : kLowerTiers) {
+        const uint64_t blocks = load.tier_blocks[static_cast<size_t>(tier)];
+        if (blocks == 0) continue;
+        MetricLabels labels = WorkerLabels(load, "worker_id");
+        labels.push_back({"tier", std::string(TierName(tier))});
+        out->Add(blocks, std::move(labels));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out) {
@@ -37,6 +56,7 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilie
   show(Metric::kWorkerActiveRequests, [](const TargetLoad& load) { return load.active_requests; });
   show(Metric::kWorkerDraining, [](const TargetLoad& load) { return load.draining ? 1.0 : 0.0; });
   show(Metric::kWorkerIndexBlocks, [](const TargetLoad& load) { return load.index_blocks; });
+  ShowLowerTiers(partitions, out);
 }
 
 void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
@@ -76,6 +96,16 @@ void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFami
   show(Metric::kIndexHolderBlocks, &PartitionSnapshot::index_holder_blocks);
   show(Metric::kIndexBytes, &PartitionSnapshot::index_bytes);
   show(Metric::kIndexNodes, &PartitionSnapshot::index_nodes);
+  out->Open(Metric::kIndexLowerTierBlocks);
+  for (const PartitionSnapshot& partition : partitions) {
+    if (partition.loads.empty() && partition.bookings == 0) continue;
+    for (const StorageTier tier : kLowerTiers) {
+      out->Add(partition.tier_blocks[static_cast<size_t>(tier)],
+               {{"model", partition.model_name},
+                {"routing_group", partition.routing_group},
+                {"tier", std::string(TierName(tier))}});
+    }
+  }
 }
 
 }  // namespace kvrouter

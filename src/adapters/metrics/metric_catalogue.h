@@ -65,6 +65,7 @@ enum class Metric : uint8_t {
   kWorkerActiveRequests,
   kWorkerDraining,
   kWorkerIndexBlocks,
+  kWorkerLowerTierBlocks,
   kWorkerReportedKvUsedBlocks,
   kWorkerReportedActiveDecodeBlocks,
   kWorkerReportedActivePrefillTokens,
@@ -81,6 +82,7 @@ enum class Metric : uint8_t {
   kBookings,
   kIndexBlocks,
   kIndexHolderBlocks,
+  kIndexLowerTierBlocks,
   kIndexBytes,
   kIndexNodes,
   // Event feeds

@@ -18,6 +18,31 @@ BlockHoldings::NamedBlock BlockHoldings::Resolve(uint32_t slot, BlockName name) 
   return {};
 }
 
+uint32_t BlockHoldings::ResolveOnAnyTier(uint32_t slot, BlockName name) const {
+  if (const uint32_t block = Resolve(slot, name).block; block != kNoId) return block;
+  for (const uint32_t other : holders_[holders_.owners()[slot].device_slot].slots) {
+    if (other == kNoId || other == slot) continue;
+    if (const uint32_t block = Resolve(other, name).block; block != kNoId) return block;
+  }
+  return kNoId;
+}
+
+uint64_t BlockHoldings::HeldBlocks(Target target, StorageTier tier) const {
+  const uint32_t device_slot = holders_.Find(target);
+  return device_slot == kNoId ? 0 : BlocksOf(device_slot, tier);
+}
+
+uint64_t BlockHoldings::BlocksOf(uint32_t device_slot, StorageTier tier) const {
+  const Holder& device = holders_[device_slot];
+  const uint32_t slot = device.slots[static_cast<size_t>(tier)];
+  return (slot == kNoId ? 0 : holders_[slot].held_blocks) +
+         (device.loose ? device.loose->Count(tier) : 0);
+}
+
+LooseBlocks* BlockHoldings::LooseOf(uint32_t slot) {
+  return holders_[holders_.owners()[slot].device_slot].loose.get();
+}
+
 ApplyResult BlockHoldings::Store(const Holding& of, const Stored& event) {
   ApplyResult result;
   if (event.blocks.empty()) return result;
@@ -25,41 +50,163 @@ ApplyResult BlockHoldings::Store(const Holding& of, const Stored& event) {
   for (const StoredBlock& block : event.blocks) names_.push_back(NameOf(block.engine_hash));
   // Malformed whatever we hold: said before the parent is looked for, since nobody should try to
   // recover such an event.
+  const bool on_device = of.tier == StorageTier::kDevice;
   const bool own_parent = event.parent && std::find(names_.begin(), names_.end(),
                                                     NameOf(*event.parent)) != names_.end();
-  if (own_parent || duplicates_.HasDuplicate(names_)) {
+  if (own_parent || (event.copies && on_device) || duplicates_.HasDuplicate(names_)) {
     result.status = ApplyStatus::kInvalidBlock;
     return result;
   }
-  uint32_t slot = holders_.Find(of.target, of.staged);
+  uint32_t slot = on_device ? holders_.Find(of.target, of.staged)
+                            : holders_.FindOrAdd(of.target, of.tier, of.staged);
+  if (event.copies) {
+    StoreCopies(slot, of.counting, event, &result);
+    return result;
+  }
   uint32_t previous = kNoId;
   if (event.parent) {
-    if (slot != kNoId) previous = Resolve(slot, NameOf(*event.parent)).block;
+    const BlockName parent = NameOf(*event.parent);
+    if (!on_device) {
+      previous = ResolveOnAnyTier(slot, parent);
+    } else if (slot != kNoId) {
+      previous = Resolve(slot, parent).block;
+    }
+    if (previous == kNoId && !on_device) {
+      StoreLoose(slot, of.counting, event, &result);
+      return result;
+    }
     if (previous == kNoId) {
       result.status = ApplyStatus::kParentBlockNotFound;
       return result;
     }
   }
   // Holds nothing, so the store cannot be refused any more.
-  if (slot == kNoId) slot = holders_.FindOrAdd(of.target, of.staged);
-  path_.clear();
-  tree_.Follow(previous, event.blocks, &path_);
-  if (!PlanStore(slot)) {
-    result.status = ApplyStatus::kInvalidBlock;
-    return result;
-  }
-  CommitStore(slot, previous, of.counting, event, &result);
+  if (slot == kNoId) slot = holders_.FindOrAdd(of.target, of.tier, of.staged);
+  StoreBehind(slot, previous, of.counting, event.blocks, &result);
   return result;
 }
 
-// Decides per block of the event, with the blocks that exist in path_; false if a name already
-// means another block.
-bool BlockHoldings::PlanStore(uint32_t slot) {
+void BlockHoldings::StoreBehind(uint32_t slot, uint32_t previous, StoreCounting counting,
+                                std::span<const StoredBlock> blocks, ApplyResult* result) {
+  while (!blocks.empty()) {
+    names_.clear();
+    for (const StoredBlock& block : blocks) names_.push_back(NameOf(block.engine_hash));
+    path_.clear();
+    tree_.Follow(previous, blocks, &path_);
+    const size_t planned = PlanStore(slot);
+    if (planned < blocks.size() && (planned == 0 || holders_[slot].tier == StorageTier::kDevice)) {
+      result->status = ApplyStatus::kInvalidBlock;
+      return;
+    }
+    names_.resize(planned);
+    path_.resize(std::min(planned, path_.size()));
+    CommitStore(slot, previous, counting, blocks, result);
+    if (LooseOf(slot) != nullptr) PlaceFollowers(holders_.owners()[slot].device_slot, names_);
+    // The rest began with a block that was kept aside and may have got its place now; or else it is
+    // refused.
+    previous = planned < blocks.size()
+                   ? Resolve(slot, NameOf(blocks[planned - 1].engine_hash)).block
+                   : kNoId;
+    blocks = blocks.subspan(planned);
+  }
+}
+
+void BlockHoldings::StoreCopies(uint32_t slot, StoreCounting counting, const Stored& event,
+                                ApplyResult* result) {
+  for (const StoredBlock& copy : event.blocks) {
+    const BlockName name = NameOf(copy.engine_hash);
+    const LooseBlocks* const loose = LooseOf(slot);
+    const bool is_loose = loose != nullptr && loose->Contains({holders_[slot].tier, name});
+    const uint32_t block = is_loose ? kNoId : ResolveOnAnyTier(slot, name);
+    if (block != kNoId) {
+      names_.assign(1, name);
+      path_.assign(1, block);
+      const size_t planned = PlanStore(slot);
+      KVR_CHECK(planned == 1, "a name that means a block here, or nothing, is refused");
+      CommitStore(slot, tree_.Predecessor(block), counting, {}, result);
+    } else if (const auto* source = loose == nullptr ? nullptr : loose->FindOnAnyTier(name)) {
+      AddLoose(slot, counting, name, LooseBlocks::Block(*source), result);
+    } else {
+      ++result->blocks_not_found;
+      result->status = ApplyStatus::kBlockNotFound;
+    }
+  }
+}
+
+void BlockHoldings::StoreLoose(uint32_t slot, StoreCounting counting, const Stored& event,
+                               ApplyResult* result) {
+  BlockName parent = NameOf(*event.parent);
+  for (size_t i = 0; i < event.blocks.size(); ++i) {
+    const BlockName name = NameOf(event.blocks[i].engine_hash);
+    if (const uint32_t placed = ResolveOnAnyTier(slot, name); placed != kNoId) {
+      // Stored before, when what precedes it was known. The rest of the event follows it.
+      return StoreBehind(slot, tree_.Predecessor(placed), counting,
+                         std::span(event.blocks).subspan(i), result);
+    }
+    const LooseBlocks::Block block = {.parent = parent, .content = event.blocks[i].local_hash};
+    if (!AddLoose(slot, counting, name, block, result)) return;
+    parent = name;
+  }
+}
+
+bool BlockHoldings::AddLoose(uint32_t slot, StoreCounting counting, BlockName name,
+                             const LooseBlocks::Block& block, ApplyResult* result) {
+  const StorageTier tier = holders_[slot].tier;
+  std::unique_ptr<LooseBlocks>& loose = holders_[holders_.owners()[slot].device_slot].loose;
+  if (!loose) loose = std::make_unique<LooseBlocks>();
+  switch (loose->Add({tier, name}, block.parent, block.content, counting)) {
+    case LooseBlocks::Added::kNew:
+      ++result->blocks_stored;
+      ++TotalFor(holders_[slot]);
+      return true;
+    case LooseBlocks::Added::kRepeat:
+      ++result->blocks_duplicate;
+      return true;
+    case LooseBlocks::Added::kConflict:
+      result->status = ApplyStatus::kInvalidBlock;
+      return false;
+  }
+  return false;
+}
+
+void BlockHoldings::PlaceFollowers(uint32_t device_slot, std::vector<BlockName> names) {
+  std::vector<std::pair<LooseBlocks::Id, LooseBlocks::Block>> followers;
+  std::unique_ptr<LooseBlocks>& loose = holders_[device_slot].loose;
+  while (!names.empty() && loose) {
+    const BlockName parent = names.back();
+    names.pop_back();
+    followers.clear();
+    loose->TakeFollowers(parent, &followers);
+    if (loose->empty()) loose.reset();
+    for (const auto& [id, block] : followers) {
+      const auto tier = static_cast<size_t>(id.tier);
+      const uint32_t slot = holders_[device_slot].slots[tier];
+      const uint32_t previous = ResolveOnAnyTier(slot, parent);
+      const std::array one = {StoredBlock{EngineHashOf(id.name), block.content}};
+      names_.assign(1, id.name);
+      path_.clear();
+      tree_.Follow(previous, one, &path_);
+      const size_t planned = PlanStore(slot);
+      KVR_CHECK(planned == 1, "a loose block's name means another block, tier={}", tier);
+      ApplyResult placed;
+      CommitStore(slot, previous, StoreCounting::kSet, one, &placed);
+      if (block.stores > 1) holders_[slot].extra_stores[id.name] = block.stores - 1;
+      --TotalFor(holders_[slot]);
+      names.push_back(id.name);
+    }
+  }
+}
+
+// Decides per block of the event, with the blocks that exist in path_, up to the first whose name
+// already means another block.
+size_t BlockHoldings::PlanStore(uint32_t slot) {
   const BlockTable& blocks = tree_.blocks();
+  const LooseBlocks* const loose = LooseOf(slot);
   plan_.clear();
   uint32_t node = kNoId;
   std::span<const Run> runs;  // of this slot on `node`
   for (size_t i = 0; i < names_.size(); ++i) {
+    if (loose != nullptr && loose->Contains({holders_[slot].tier, names_[i]})) return i;
     const uint32_t block = i < path_.size() ? path_[i] : kNoId;
     Plan plan;
     Naming before = Naming::kNone;
@@ -76,33 +223,33 @@ bool BlockHoldings::PlanStore(uint32_t slot) {
     const uint32_t own = holders_[slot].own_names.Find(static_cast<uint64_t>(names_[i]),
                                                        [](uint32_t) { return true; });
     if (own != kNoId) {
-      if (own != block) return false;
+      if (own != block) return i;
     } else if (is_shared_name) {
       if (before != Naming::kShared) plan.step = Step::kTakeShared;
     } else {
       const uint32_t shared = blocks.FindByName(names_[i]);
-      if (shared != kNoId && tree_.NamingOf(slot, shared) == Naming::kShared) return false;
+      if (shared != kNoId && tree_.NamingOf(slot, shared) == Naming::kShared) return i;
       plan.step = block == kNoId && shared == kNoId ? Step::kTakeShared : Step::kTakeOwn;
     }
     plan.before = before;
     plan_.push_back(plan);
   }
-  return true;
+  return names_.size();
 }
 
 void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting counting,
-                                const Stored& event, ApplyResult* result) {
+                                std::span<const StoredBlock> blocks, ApplyResult* result) {
   const size_t existing = path_.size();
   if (existing < names_.size()) {
     new_blocks_.clear();
     for (size_t i = existing; i < names_.size(); ++i) {
-      new_blocks_.push_back(
-          {event.blocks[i].local_hash, names_[i], plan_[i].step == Step::kTakeShared});
+      new_blocks_.push_back({blocks[i].local_hash, names_[i], plan_[i].step == Step::kTakeShared});
     }
     tree_.Extend(existing == 0 ? previous : path_.back(), new_blocks_, &path_);
   }
   HoldPlanned(slot);
   Holder& holder = holders_[slot];
+  uint32_t stored = 0;
   for (size_t i = 0; i < names_.size(); ++i) {
     if (plan_[i].step == Step::kTakeOwn)
       holder.own_names.Insert(static_cast<uint64_t>(names_[i]), path_[i]);
@@ -111,14 +258,18 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
     } else if (plan_[i].before != Naming::kNone) {
       ++holder.extra_names[path_[i]];
     } else {
-      ++result->blocks_stored;
+      ++stored;
       continue;
     }
     ++result->blocks_duplicate;
   }
-  if (previous == kNoId) holder.run_starts.insert(path_[0]);
-  holder.held_blocks += result->blocks_stored;
-  SeenBlocks(holder) += result->blocks_stored;
+  // On the device the predecessor is held, too; else it may lie on another tier.
+  if (previous == kNoId ||
+      (holder.tier != StorageTier::kDevice && tree_.NamingOf(slot, previous) == Naming::kNone))
+    holder.run_starts.insert(path_[0]);
+  holder.held_blocks += stored;
+  TotalFor(holder) += stored;
+  result->blocks_stored += stored;
 }
 
 // Marks the runs of path_ in the tree, in stretches of equal naming. A stretch goes on over blocks
@@ -139,7 +290,7 @@ void BlockHoldings::HoldPlanned(uint32_t slot) {
 
 ApplyResult BlockHoldings::Remove(const Holding& of, std::span<const EngineHash> hashes) {
   ApplyResult result;
-  const uint32_t slot = holders_.Find(of.target, of.staged);
+  const uint32_t slot = holders_.Find(of.target, of.tier, of.staged);
   // The tree learns of all removals at once, since each by itself may move long lists. Only where a
   // hash is repeated must the second know of the first.
   names_.clear();
@@ -156,8 +307,7 @@ ApplyResult BlockHoldings::Remove(const Holding& of, std::span<const EngineHash>
     }
     likely = kNoId;
     if (named.block == kNoId) {
-      ++result.blocks_not_found;
-      result.status = ApplyStatus::kBlockNotFound;
+      RemoveLoose(slot, of.counting, name, &result);
       continue;
     }
     auto& extra_stores = holders_[slot].extra_stores;
@@ -177,6 +327,22 @@ ApplyResult BlockHoldings::Remove(const Holding& of, std::span<const EngineHash>
   return result;
 }
 
+// What has no place may still be held aside.
+void BlockHoldings::RemoveLoose(uint32_t slot, StoreCounting counting, BlockName name,
+                                ApplyResult* result) {
+  LooseBlocks* const loose = slot == kNoId ? nullptr : LooseOf(slot);
+  const auto removed = loose == nullptr ? LooseBlocks::Removed::kUnknown
+                                        : loose->Remove({holders_[slot].tier, name}, counting);
+  if (removed == LooseBlocks::Removed::kUnknown) {
+    ++result->blocks_not_found;
+    result->status = ApplyStatus::kBlockNotFound;
+  } else if (removed == LooseBlocks::Removed::kGone) {
+    ++result->blocks_removed;
+    --TotalFor(holders_[slot]);
+    if (loose->empty()) holders_[holders_.owners()[slot].device_slot].loose.reset();
+  }
+}
+
 void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& named,
                                ApplyResult* result) {
   Holder& holder = holders_[slot];
@@ -193,7 +359,7 @@ void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& 
   }
   unnamed_.push_back(named.block);
   --holder.held_blocks;
-  --SeenBlocks(holder);
+  --TotalFor(holder);
   ++result->blocks_removed;
 }
 
@@ -225,25 +391,37 @@ void BlockHoldings::ReleaseUnnamed(uint32_t slot) {
   unnamed_.clear();
 }
 
-uint32_t BlockHoldings::Detach(Target target, bool staged) {
-  const uint32_t slot = holders_.Find(target, staged);
-  if (slot == kNoId) return kNoId;
-  Holder& holder = holders_[slot];
-  SeenBlocks(holder) -= holder.held_blocks;
-  holders_.Detach(slot);
-  holder.own_names.Clear();
-  holder.extra_stores = {};
-  holder.extra_names = {};
-  holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
-  return slot;
+BlockHoldings::Detached BlockHoldings::Detach(Target target, bool staged) {
+  Detached detached;
+  const uint32_t device_slot = holders_.Find(target, staged);
+  if (device_slot == kNoId) return detached;
+  for (size_t tier = 0; tier < kStorageTierCount; ++tier) {
+    const uint64_t blocks = BlocksOf(device_slot, static_cast<StorageTier>(tier));
+    (staged ? staged_blocks_ : held_blocks_)[tier] -= blocks;
+    detached.blocks += blocks;
+  }
+  detached.slots = holders_[device_slot].slots;
+  holders_.Detach(device_slot);
+  for (const uint32_t slot : detached.slots) {
+    if (slot == kNoId) continue;
+    Holder& holder = holders_[slot];
+    holder.own_names.Clear();
+    holder.extra_stores = {};
+    holder.extra_names = {};
+    holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
+  }
+  return detached;
 }
 
 void BlockHoldings::Promote(Target target) {
-  const uint32_t slot = holders_.Find(target, /*staged=*/true);
-  if (slot == kNoId) return;
-  staged_blocks_ -= holders_[slot].held_blocks;
+  const uint32_t device_slot = holders_.Find(target, /*staged=*/true);
+  if (device_slot == kNoId) return;
+  for (size_t tier = 0; tier < kStorageTierCount; ++tier) {
+    const uint64_t blocks = BlocksOf(device_slot, static_cast<StorageTier>(tier));
+    staged_blocks_[tier] -= blocks;
+    held_blocks_[tier] += blocks;
+  }
   holders_.Promote(target);
-  held_blocks_ += holders_[slot].held_blocks;
 }
 
 bool BlockHoldings::Sweep(uint32_t slot) {

@@ -1,8 +1,10 @@
 #ifndef KVROUTER_CORE_INDEX_BLOCK_HOLDINGS_H_
 #define KVROUTER_CORE_INDEX_BLOCK_HOLDINGS_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/index/duplicate_finder.h"
@@ -21,12 +23,18 @@ namespace kvrouter {
 // name is either the block's shared name (then the run in the tree says so and no other memory is
 // used) or one of the holder's own names.
 //
+// A target has a slot of its own for each tier on which it holds something: all tiers share the
+// tree, so a copy on another tier costs a run. A name means what it means within its slot; only the
+// predecessor of a block on a lower tier may lie on any tier of the target, and if none has it, the
+// block is kept aside (LooseBlocks) until one has.
+//
 // Thread-compatible: BlockIndex has the lock.
 class BlockHoldings {
  public:
-  // Of which of a target's two states.
+  // Of which tier, in which of a target's two states.
   struct Holding {
     Target target;
+    StorageTier tier = StorageTier::kDevice;
     StoreCounting counting = StoreCounting::kCounted;
     bool staged = false;
   };
@@ -34,10 +42,14 @@ class BlockHoldings {
   // Takes time at most in proportion to hashes.size() times the holes of the edges concerned.
   ApplyResult Remove(const Holding& of, std::span<const EngineHash> hashes);
 
-  // From now on the target holds nothing, or has nothing staged. Returns the slot whose blocks are
-  // to be released by Sweep, or kNoId. Two steps, since releasing takes time in proportion to what
-  // was held and the caller may let others in between.
-  uint32_t Detach(Target target, bool staged = false);
+  struct Detached {
+    SlotsByTier slots = kNoSlots;
+    uint64_t blocks = 0;  // held until now, on all tiers
+  };
+  // From now on the target holds nothing on any tier, or has nothing staged. The blocks of the slots
+  // are to be released by Sweep. Two steps, since releasing takes time in proportion to what was
+  // held and the caller may let others in between.
+  Detached Detach(Target target, bool staged = false);
   // What is staged becomes what is held. REQUIRES: Detach(target).
   void Promote(Target target);
   // Releases some of the blocks of a detached slot; false when it was the last step.
@@ -45,7 +57,9 @@ class BlockHoldings {
 
   const RadixTree& tree() const { return tree_; }
   const HolderTable& holders() const { return holders_; }
-  uint64_t held_blocks() const { return held_blocks_; }  // seen by lookups
+  // (target, block) pairs on a tier, as seen by lookups.
+  uint64_t HeldBlocks(StorageTier tier) const { return held_blocks_[static_cast<size_t>(tier)]; }
+  uint64_t HeldBlocks(Target target, StorageTier tier) const;
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
   struct NamedBlock {
@@ -53,6 +67,8 @@ class BlockHoldings {
     Naming naming = Naming::kNone;
   };
   NamedBlock Resolve(uint32_t slot, BlockName name) const;
+  // The block that the name means on `slot`, or else on another tier of its target; or kNoId.
+  uint32_t ResolveOnAnyTier(uint32_t slot, BlockName name) const;
 
  private:
   enum class Step : uint8_t {
@@ -65,19 +81,37 @@ class BlockHoldings {
     Naming before = Naming::kNone;  // how it is held now
   };
 
-  bool PlanStore(uint32_t slot);
-  void CommitStore(uint32_t slot, uint32_t previous, StoreCounting counting, const Stored& event,
-                   ApplyResult* result);
+  // Returns how many blocks can be stored, from the first on. On the device all or nothing is.
+  size_t PlanStore(uint32_t slot);
+  // The parts of Store: behind a block that exists (kNoId: as the start of a sequence), by name, and
+  // without a place. All use the scratch below.
+  void StoreBehind(uint32_t slot, uint32_t previous, StoreCounting counting,
+                   std::span<const StoredBlock> blocks, ApplyResult* result);
+  void StoreCopies(uint32_t slot, StoreCounting counting, const Stored& event, ApplyResult* result);
+  void StoreLoose(uint32_t slot, StoreCounting counting, const Stored& event, ApplyResult* result);
+  // False if the name is held aside as another block.
+  bool AddLoose(uint32_t slot, StoreCounting counting, BlockName name,
+                const LooseBlocks::Block& block, ApplyResult* result);
+  void CommitStore(uint32_t slot, uint32_t previous, StoreCounting counting,
+                   std::span<const StoredBlock> blocks, ApplyResult* result);
   void HoldPlanned(uint32_t slot);
+  // Gives a place to the loose blocks that follow blocks of these names, to those that follow them,
+  // and so on.
+  void PlaceFollowers(uint32_t device_slot, std::vector<BlockName> names);
+  LooseBlocks* LooseOf(uint32_t slot);
+  uint64_t BlocksOf(uint32_t device_slot, StorageTier tier) const;
+  uint64_t& TotalFor(const Holder& holder) {
+    return (holder.live ? held_blocks_ : staged_blocks_)[static_cast<size_t>(holder.tier)];
+  }
+  void RemoveLoose(uint32_t slot, StoreCounting counting, BlockName name, ApplyResult* result);
   void RemoveName(uint32_t slot, BlockName name, const NamedBlock& named, ApplyResult* result);
   void ReleaseUnnamed(uint32_t slot);
 
   RadixTree tree_;
   HolderTable holders_;
-  uint64_t& SeenBlocks(const Holder& holder) { return holder.live ? held_blocks_ : staged_blocks_; }
-
-  uint64_t held_blocks_ = 0;
-  uint64_t staged_blocks_ = 0;
+  // By tier; loose ones, too.
+  std::array<uint64_t, kStorageTierCount> held_blocks_ = {};
+  std::array<uint64_t, kStorageTierCount> staged_blocks_ = {};
 
   // Scratch of one event: per block of the event its name, its position's block and what to do.
   DuplicateFinder duplicates_;

@@ -8,12 +8,14 @@
 #include "core/index/overlap_walk.h"
 #include "core/index/target_dump.h"
 #include "core/index/target_save.h"
+#include "core/index/tier_walk.h"
 
 namespace kvrouter {
 namespace {
 
 struct LookupScratch {
   OverlapWalk walk;
+  TierWalk tier_walk;
   std::vector<uint32_t> blocks_by_slot;  // all zero between lookups
 };
 
@@ -22,7 +24,36 @@ LookupScratch& ThreadScratch() {
   return scratch;
 }
 
-bool ByTarget(const OverlapMatch& a, const OverlapMatch& b) { return a.target < b.target; }
+template <typename Match>
+bool ByTarget(const Match& a, const Match& b) {
+  return a.target < b.target;
+}
+
+bool HasLowerTiers(const BlockHoldings& holdings) {
+  return holdings.HeldBlocks(StorageTier::kHostPinned) > 0 ||
+         holdings.HeldBlocks(StorageTier::kDisk) > 0 ||
+         holdings.HeldBlocks(StorageTier::kExternal) > 0;
+}
+
+void FindExtensions(const BlockHoldings& holdings, std::span<const LocalBlockHash> query,
+                    std::span<const OverlapWalk::Score> scores, TierWalk* walk,
+                    std::vector<LowerTierMatch>* out) {
+  const HolderTable& holders = holdings.holders();
+  for (const auto& [slot, blocks] : scores) {
+    const SlotOwner& owner = holders.owners()[slot];
+    if (owner.live && owner.tier == StorageTier::kDevice) walk->Start(slot, blocks);
+  }
+  for (const TierWalk::Extension& extension : walk->Run(holdings.tree(), holders, query)) {
+    const auto blocks_on = [&](StorageTier tier) {
+      return extension.blocks[static_cast<size_t>(tier)];
+    };
+    out->push_back({.target = holders[extension.device_slot].target,
+                    .host_blocks = blocks_on(StorageTier::kHostPinned),
+                    .disk_blocks = blocks_on(StorageTier::kDisk),
+                    .external_blocks = blocks_on(StorageTier::kExternal)});
+  }
+  std::sort(out->begin(), out->end(), ByTarget<LowerTierMatch>);
+}
 
 }  // namespace
 
@@ -32,6 +63,7 @@ BlockIndex::~BlockIndex() = default;
 ApplyResult BlockIndex::Apply(const KvEvent& event) {
   if (std::holds_alternative<Cleared>(event.data)) return Clear(event.target, event.staging);
   const BlockHoldings::Holding of{.target = event.target,
+                                  .tier = event.tier,
                                   .counting = event.counting,
                                   .staged = event.staging == Staging::kStaged};
   if (const auto* stored = std::get_if<Stored>(&event.data)) {
@@ -59,15 +91,16 @@ ApplyResult BlockIndex::Apply(const KvEvent& event) {
 void BlockIndex::RemoveTarget(Target target) { Clear(target, Staging::kNone); }
 
 ApplyResult BlockIndex::Clear(Target target, Staging staging) {
-  uint32_t held = kNoId;
-  uint32_t staged = kNoId;
+  SlotsByTier held = kNoSlots;
+  SlotsByTier staged = kNoSlots;
   ApplyResult result;
   {
     WriterLock lock(mu_);
-    if (staging != Staging::kCommit) staged = holdings_->Detach(target, /*staged=*/true);
-    if (staging != Staging::kStaged) held = holdings_->Detach(target);
-    if (held != kNoId) {
-      result.blocks_removed = static_cast<uint32_t>(holdings_->holders()[held].held_blocks);
+    if (staging != Staging::kCommit) staged = holdings_->Detach(target, /*staged=*/true).slots;
+    if (staging != Staging::kStaged) {
+      const BlockHoldings::Detached detached = holdings_->Detach(target);
+      held = detached.slots;
+      result.blocks_removed = static_cast<uint32_t>(detached.blocks);
     }
     if (staging == Staging::kCommit) holdings_->Promote(target);
   }
@@ -76,26 +109,38 @@ ApplyResult BlockIndex::Clear(Target target, Staging staging) {
   return result;
 }
 
-void BlockIndex::Sweep(uint32_t slot) {
-  for (bool more = slot != kNoId; more;) {
-    WriterLock lock(mu_);
-    more = holdings_->Sweep(slot);
+void BlockIndex::Sweep(const SlotsByTier& slots) {
+  for (const uint32_t slot : slots) {
+    for (bool more = slot != kNoId; more;) {
+      WriterLock lock(mu_);
+      more = holdings_->Sweep(slot);
+    }
   }
 }
 
 void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
                              std::vector<OverlapMatch>* out) const {
+  FindOverlap(query, out, nullptr);
+}
+
+void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,
+                             std::vector<LowerTierMatch>* lower) const {
   out->clear();
+  if (lower != nullptr) lower->clear();
   LookupScratch& scratch = ThreadScratch();
   ReaderLock lock(mu_);
   const HolderTable& holders = holdings_->holders();
   const auto scores = scratch.walk.Run(holdings_->tree(), query);
+  if (lower != nullptr && HasLowerTiers(*holdings_))
+    FindExtensions(*holdings_, query, scores, &scratch.tier_walk, lower);
   const auto in_order = holders.in_target_order();
   if (scores.size() * 8 < in_order.size()) {
     for (const auto& [slot, blocks] : scores) {
-      if (holders[slot].live) out->push_back({holders[slot].target, blocks});
+      const Holder& holder = holders[slot];
+      if (holder.live && holder.tier == StorageTier::kDevice)
+        out->push_back({holder.target, blocks});
     }
-    std::sort(out->begin(), out->end(), ByTarget);
+    std::sort(out->begin(), out->end(), ByTarget<OverlapMatch>);
     return;
   }
   // Many matches: one pass over the targets in order is cheaper than sorting.
@@ -111,8 +156,9 @@ void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query,
   for (const auto& score : scores) by_slot[score.slot] = 0;
 }
 
-TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit) const {
-  TargetDump dump(target);
+TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit,
+                                        StorageTier tier) const {
+  TargetDump dump(target, tier);
   std::vector<Stored> events;
   TargetDumpCounts counts;
   for (bool more = true; more;) {
@@ -123,7 +169,7 @@ TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit) c
     events.clear();
   }
   counts.blocks = dump.blocks();
-  const uint64_t held_blocks = HolderBlocks(target);
+  const uint64_t held_blocks = HolderBlocks(target, tier);
   counts.omitted_blocks = held_blocks - std::min(held_blocks, dump.blocks());
   return counts;
 }
@@ -138,8 +184,9 @@ bool BlockIndex::StepDump(TargetDump* dump, std::vector<Stored>* out) const {
   return more;
 }
 
-bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit) const {
-  TargetSave save(target);
+bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit,
+                            StorageTier tier) const {
+  TargetSave save(target, tier);
   std::vector<TargetSave::Event> events;
   for (bool more = true; more;) {
     {
@@ -153,19 +200,20 @@ bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit) const {
   return save.Intact();
 }
 
-uint64_t BlockIndex::HolderBlocks(Target target) const {
+uint64_t BlockIndex::HolderBlocks(Target target, StorageTier tier) const {
   ReaderLock lock(mu_);
-  const HolderTable& holders = holdings_->holders();
-  const uint32_t slot = holders.Find(target);
-  return slot == kNoId ? 0 : holders[slot].held_blocks;
+  return holdings_->HeldBlocks(target, tier);
 }
 
 BlockIndexStats BlockIndex::Stats() const {
   ReaderLock lock(mu_);
-  return {.unique_blocks = holdings_->tree().blocks().size(),
-          .holder_blocks = holdings_->held_blocks(),
-          .nodes = holdings_->tree().node_count(),
-          .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
+  BlockIndexStats stats{.unique_blocks = holdings_->tree().blocks().size(),
+                        .holder_blocks = holdings_->HeldBlocks(StorageTier::kDevice),
+                        .nodes = holdings_->tree().node_count(),
+                        .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
+  for (size_t tier = 0; tier < kStorageTierCount; ++tier)
+    stats.tier_blocks[tier] = holdings_->HeldBlocks(static_cast<StorageTier>(tier));
+  return stats;
 }
 
 void BlockIndex::CheckInvariants() const {

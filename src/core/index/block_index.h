@@ -1,6 +1,7 @@
 #ifndef KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 #define KVROUTER_CORE_INDEX_BLOCK_INDEX_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,17 +29,29 @@ struct OverlapMatch {
   friend bool operator==(const OverlapMatch&, const OverlapMatch&) = default;
 };
 
+// How lower tiers continue a target's device prefix, in blocks beyond what comes before them. At
+// least one is > 0.
+struct LowerTierMatch {
+  Target target;
+  uint32_t host_blocks = 0;
+  uint32_t disk_blocks = 0;      // behind device and host
+  uint32_t external_blocks = 0;  // behind device, host and disk
+
+  friend bool operator==(const LowerTierMatch&, const LowerTierMatch&) = default;
+};
+
 struct BlockIndexStats {
   // Positions in the tree: held by somebody, or a predecessor of such a block.
   uint64_t unique_blocks = 0;
-  uint64_t holder_blocks = 0;  // (target, held block) pairs; nothing staged
-  uint64_t nodes = 0;          // edges of the tree
+  uint64_t holder_blocks = 0;  // (target, block held on the device) pairs; nothing staged
+  std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
+  uint64_t nodes = 0;                                        // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
 
 struct TargetDumpCounts {
   uint64_t blocks = 0;          // distinct blocks in the emitted events
-  uint64_t omitted_blocks = 0;  // held, but behind a hole
+  uint64_t omitted_blocks = 0;  // held, but behind a hole, or what precedes them was never told
   bool complete = true;         // false: `emit` stopped it; `blocks` is what was read until then
 };
 
@@ -65,16 +78,20 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 // - stored again: counted (kCounted, as many removals needed) or ignored (kSet);
 // - removed: in any order, also from the middle; what lies behind stays held and counts again when
 //   the gap is closed;
-// - cleared, or RemoveTarget: that target only;
+// - cleared, or RemoveTarget: that target only, all tiers;
 // - staged (events.h): the same, of a state of the target that lookups do not see until it is
 //   committed. It shares tree and blocks with everything else, and costs what a further target
 //   would.
+//
+// Tiers: a target's blocks on lower tiers are further holdings in the same tree, each tier with
+// names and counts of its own. They continue a prefix that the device began (TierWalk). A block may
+// be stored on a lower tier before what precedes it is known: it is kept aside until then.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.
 //
 // How it is divided: BlockHoldings (what events mean) on RadixTree (shape, runs, blocks),
-// OverlapWalk (lookups), HolderTable (per target), ProbeTable and Slab (storage).
+// OverlapWalk and TierWalk (lookups), LooseBlocks (without a place yet), HolderTable (per target), ProbeTable and Slab (storage).
 //
 // Thread safety: thread-safe. A stored event takes the lock exclusively, a removed event does so in
 // steps of some hundred hashes (lookups may see it half applied), lookups share it.
@@ -87,19 +104,25 @@ class BlockIndex {
   BlockIndex(const BlockIndex&) = delete;
   BlockIndex& operator=(const BlockIndex&) = delete;
 
-  // Tier and incarnation are the caller's affair. A stored event is checked in this order: a hash
+  // The incarnation is the caller's affair. A stored event is checked in this order: a hash
   // twice or equal to the parent (kInvalidBlock), parent not held (kParentBlockNotFound), a hash
-  // that already names another position of this target (kInvalidBlock). An event without blocks is
-  // kOk.
+  // that already names another position of this target on this tier (kInvalidBlock). An event
+  // without blocks is kOk.
   ApplyResult Apply(const KvEvent& event);
 
   // With what it has staged. Unknown targets are fine.
   void RemoveTarget(Target target);
 
-  // Replaces `out`: the targets that hold the first block of `query`, in ascending order.
+  // Replaces `out`: the targets that hold the first block of `query` on the device, in ascending
+  // order.
   void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out) const;
+  // And `lower`: the targets whose prefix lower tiers continue, in ascending order. Costs nothing
+  // more while no lower tier has any block.
+  void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,
+                   std::vector<LowerTierMatch>* lower) const;
 
-  // What a target holds, as stored events that rebuild it: parents before children, at most
+  // What a target holds on one tier, as stored events that rebuild it: parents before children (but
+  // a parent may be one of another tier), at most
   // kDumpBlocksPerEvent blocks per event, every name of every block. `emit` is called without a
   // lock and stops the dump by returning false; between two short steps lookups and events go on.
   // If nothing changes meanwhile, a target without blocks that applies them scores as this one on
@@ -109,17 +132,19 @@ class BlockIndex {
   // counted; how often a name was stored is left out, too. Both make later credit too low, never
   // too high.
   using EmitStored = std::function<bool(Stored&& stored)>;
-  TargetDumpCounts DumpTarget(Target target, const EmitStored& emit) const;
+  TargetDumpCounts DumpTarget(Target target, const EmitStored& emit,
+                              StorageTier tier = StorageTier::kDevice) const;
   // One step of such a dump: appends to `out`; false when it was the last one.
   bool StepDump(TargetDump* dump, std::vector<Stored>* out) const;
 
-  // Exactly what a target holds, for another process to hold it again: TargetSave. `emit` is called
+  // Exactly what a target holds on one tier, for another process to hold it again: TargetSave. `emit` is called
   // without a lock. False: the target's blocks were dropped meanwhile, and what was emitted is
   // void. REQUIRES: no event of this target during the call.
   using EmitSaved = std::function<void(std::variant<Stored, Removed>&& event)>;
-  bool SaveTarget(Target target, const EmitSaved& emit) const;
+  bool SaveTarget(Target target, const EmitSaved& emit,
+                  StorageTier tier = StorageTier::kDevice) const;
 
-  uint64_t HolderBlocks(Target target) const;
+  uint64_t HolderBlocks(Target target, StorageTier tier = StorageTier::kDevice) const;
   BlockIndexStats Stats() const;
 
   // Crashes if the structure contradicts itself. For tests: takes time proportional to the index.
@@ -127,8 +152,8 @@ class BlockIndex {
 
  private:
   ApplyResult Clear(Target target, Staging staging);
-  // Frees the blocks of what was detached.
-  void Sweep(uint32_t slot);
+  // Frees the blocks of what was detached. By tier; kNoId: nothing.
+  void Sweep(const std::array<uint32_t, kStorageTierCount>& slots);
 
   mutable SharedMutex mu_;
   const std::unique_ptr<BlockHoldings> holdings_ ABSL_PT_GUARDED_BY(mu_);

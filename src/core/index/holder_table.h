@@ -1,6 +1,7 @@
 #ifndef KVROUTER_CORE_INDEX_HOLDER_TABLE_H_
 #define KVROUTER_CORE_INDEX_HOLDER_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,15 +11,21 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "core/index/block_table.h"
+#include "core/index/loose_blocks.h"
 #include "core/index/probe_table.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
 
-// What the index remembers of one target besides its runs in the tree. Every entry belongs to a
-// block that the target holds, so nothing here can outgrow what is held.
+// kNoId: nothing was ever there.
+using SlotsByTier = std::array<uint32_t, kStorageTierCount>;
+inline constexpr SlotsByTier kNoSlots = {kNoId, kNoId, kNoId, kNoId};
+
+// What the index remembers of one target on one tier besides its runs in the tree. Every entry
+// belongs to a block that is held, so nothing here can outgrow what is held.
 struct Holder {
   Target target;
+  StorageTier tier = StorageTier::kDevice;
   // Lookups see it. If not, its state is staged, or it is gone and its runs are being released.
   bool live = true;
   uint64_t held_blocks = 0;
@@ -34,36 +41,54 @@ struct Holder {
   absl::flat_hash_set<uint32_t> run_starts;
   // Once detached: those of run_starts that are still to be visited, and some that are gone.
   std::vector<uint32_t> to_release;
+
+  // Of the target as a whole, kept by its holder on the device.
+  SlotsByTier slots = kNoSlots;
+  std::unique_ptr<LooseBlocks> loose;  // null: none
 };
 
-// Targets by slot: small dense numbers, used again after release. A target has one slot for what
-// lookups see and one for its staged state. Thread-compatible.
+// Whose a slot is, in what a look-up needs of it.
+struct SlotOwner {
+  uint32_t device_slot = kNoId;  // stands for the target
+  StorageTier tier = StorageTier::kDevice;
+  bool live = false;  // as Holder::live
+};
+
+// Targets by slot: small dense numbers, used again after release. A target has one slot per tier for
+// what lookups see, and as many for its staged state. If it has one for any tier, it has one for the
+// device, which stands for them all. Thread-compatible.
 class HolderTable {
  public:
   // kNoId if the target has none.
   uint32_t Find(Target target, bool staged = false) const;
-  uint32_t FindOrAdd(Target target, bool staged = false);
-  // The target has no such slot any more; the slot lives on, not live, until Release.
-  void Detach(uint32_t slot);
-  // What is staged is seen from now on. REQUIRES: the target has a staged slot and no other.
+  uint32_t Find(Target target, StorageTier tier, bool staged = false) const;
+  uint32_t FindOrAdd(Target target, StorageTier tier, bool staged = false);
+  // The target has no such slots any more, on any tier; they live on, not live, until Release.
+  void Detach(uint32_t device_slot);
+  // What is staged is seen from now on. REQUIRES: the target has staged slots and no others.
   void Promote(Target target);
   // REQUIRES: detached, holds nothing.
   void Release(uint32_t slot);
 
   Holder& operator[](uint32_t slot) { return *holders_[slot]; }
   const Holder& operator[](uint32_t slot) const { return *holders_[slot]; }
-  // Slots that lookups see in ascending order of target.
+  // By slot.
+  std::span<const SlotOwner> owners() const { return owners_; }
+  // Device slots that lookups see in ascending order of target.
   std::span<const uint32_t> in_target_order() const { return in_target_order_; }
   // Slots are smaller than this.
   size_t slot_bound() const { return holders_.size(); }
   size_t bytes() const;
 
  private:
-  void Show(uint32_t slot);
+  uint32_t AddSlot(Target target, StorageTier tier);
+  void SetLive(uint32_t device_slot, bool live);
+  void Show(uint32_t device_slot);
 
-  absl::flat_hash_map<Target, uint32_t> slots_;
-  absl::flat_hash_map<Target, uint32_t> staged_slots_;
-  std::vector<std::unique_ptr<Holder>> holders_;  // null: free
+  absl::flat_hash_map<Target, uint32_t> slots_;         // of the device
+  absl::flat_hash_map<Target, uint32_t> staged_slots_;  // of the device
+  std::vector<std::unique_ptr<Holder>> holders_;        // null: free
+  std::vector<SlotOwner> owners_;                       // as many
   std::vector<uint32_t> free_slots_;
   std::vector<uint32_t> in_target_order_;
 };

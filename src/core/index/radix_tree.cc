@@ -50,6 +50,12 @@ Naming RadixTree::NamingOf(uint32_t slot, uint32_t block) const {
   return nodes_[place.node].holders.At(slot, place.offset);
 }
 
+uint32_t RadixTree::Predecessor(uint32_t block) const {
+  const Place place = PlaceOf(block);
+  const Node& node = nodes_[place.node];
+  return place.offset == 0 ? node.parent_block : node.edge.ids()[place.offset - 1];
+}
+
 uint32_t RadixTree::SharedPredecessor(uint32_t slot, uint32_t block) const {
   const Place place = PlaceOf(block);
   const Node& node = nodes_[place.node];

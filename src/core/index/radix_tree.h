@@ -73,6 +73,8 @@ class RadixTree {
   uint32_t FindChild(uint32_t parent_block, LocalBlockHash content) const;
   Naming NamingOf(uint32_t slot, uint32_t block) const;
 
+  // The block before `block`; kNoId if it starts a sequence.
+  uint32_t Predecessor(uint32_t block) const;
   // The block before `block` on its edge if `slot` holds it by its shared name, else kNoId.
   uint32_t SharedPredecessor(uint32_t slot, uint32_t block) const;
 

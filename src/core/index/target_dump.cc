@@ -14,26 +14,17 @@ namespace {
 constexpr uint32_t kNamesPerStep = 16'384;
 constexpr size_t kEntriesPerStep = 64;
 
-// kNoId if the block starts a sequence.
-uint32_t PredecessorOf(const RadixTree& tree, uint32_t block) {
-  const Block& b = tree.blocks()[block];
-  const RadixTree::Node& node = tree.node(b.node);
-  const uint32_t offset = b.depth() - node.first_depth;
-  return offset == 0 ? node.parent_block : node.edge.ids()[offset - 1];
-}
-
 }  // namespace
 
 bool TargetDump::Step(const BlockHoldings& holdings, std::vector<Stored>* out) {
-  const uint32_t slot = holdings.holders().Find(target_);
+  const uint32_t slot = holdings.holders().Find(target_, tier_);
   if (slot == kNoId) return false;
-  const Holder& holder = holdings.holders()[slot];
   if (phase_ == Phase::kOwnNames) {
-    CollectOwnNames(holder);
+    CollectOwnNames(holdings);
     return true;
   }
   if (phase_ == Phase::kStarts) {
-    CollectStarts(holder);
+    CollectStarts(holdings, slot);
     return true;
   }
   size_t emitted = 0;
@@ -47,22 +38,54 @@ bool TargetDump::Step(const BlockHoldings& holdings, std::vector<Stored>* out) {
   return !to_visit_.empty();
 }
 
-void TargetDump::CollectOwnNames(const Holder& holder) {
-  const auto next =
-      holder.own_names.Scan(next_name_, kNamesPerStep, [&](uint64_t name, uint32_t id) {
-        own_names_.push_back({.block = id, .name = BlockName{name}});
-      });
-  if (next) {
-    next_name_ = *next;
-  } else {
-    phase_ = Phase::kStarts;
+// On a lower tier of all tiers, since a run may follow what another tier holds.
+void TargetDump::CollectOwnNames(const BlockHoldings& holdings) {
+  const auto tier = static_cast<StorageTier>(names_of_tier_);
+  const uint32_t slot = holdings.holders().Find(target_, tier);
+  std::optional<uint64_t> next;
+  if (slot != kNoId) {
+    next = holdings.holders()[slot].own_names.Scan(
+        next_name_, kNamesPerStep, [&](uint64_t name, uint32_t id) {
+          own_names_.push_back({.block = id, .name = BlockName{name}});
+        });
   }
+  next_name_ = next.value_or(0);
+  if (next) return;
+  ++names_of_tier_;
+  if (tier_ == StorageTier::kDevice || names_of_tier_ == kStorageTierCount) phase_ = Phase::kStarts;
 }
 
-void TargetDump::CollectStarts(const Holder& holder) {
-  to_visit_.reserve(holder.run_starts.size());
-  for (const uint32_t block : holder.run_starts) to_visit_.push_back({.block = block});
+void TargetDump::CollectStarts(const BlockHoldings& holdings, uint32_t slot) {
+  const auto& starts = holdings.holders()[slot].run_starts;
+  to_visit_.reserve(starts.size());
+  for (const uint32_t block : starts) {
+    if (tier_ == StorageTier::kDevice || holdings.tree().Predecessor(block) == kNoId) {
+      to_visit_.push_back({.block = block});
+    } else if (const auto entry = StartBehindOtherTier(holdings, slot, block)) {
+      to_visit_.push_back(*entry);
+    }
+  }
   phase_ = Phase::kWalk;
+}
+
+std::optional<TargetDump::Entry> TargetDump::StartBehindOtherTier(const BlockHoldings& holdings,
+                                                                  uint32_t slot,
+                                                                  uint32_t block) const {
+  const RadixTree& tree = holdings.tree();
+  const uint32_t previous = tree.Predecessor(block);
+  if (tree.NamingOf(slot, previous) != Naming::kNone) return std::nullopt;  // reached from there
+  const auto names = NamesOf(holdings, slot, block);
+  const HolderTable& holders = holdings.holders();
+  for (const uint32_t other : holders[holders.owners()[slot].device_slot].slots) {
+    if (other == kNoId || names.empty()) continue;
+    const auto previous_names = NamesOf(holdings, other, previous);
+    if (previous_names.empty()) continue;
+    return Entry{.parent = previous,
+                 .parent_name = previous_names.front(),
+                 .block = block,
+                 .name = names.front()};
+  }
+  return std::nullopt;
 }
 
 void TargetDump::Settle() {
@@ -78,9 +101,11 @@ bool TargetDump::IsStillTrue(const BlockHoldings& holdings, uint32_t slot,
     return holdings.holders()[slot].run_starts.contains(entry.block) &&
            tree.blocks()[entry.block].depth() == 0;
   }
-  return holdings.Resolve(slot, entry.name).block == entry.block &&
-         holdings.Resolve(slot, entry.parent_name).block == entry.parent &&
-         PredecessorOf(tree, entry.block) == entry.parent;
+  const uint32_t parent = tier_ == StorageTier::kDevice
+                              ? holdings.Resolve(slot, entry.parent_name).block
+                              : holdings.ResolveOnAnyTier(slot, entry.parent_name);
+  return holdings.Resolve(slot, entry.name).block == entry.block && parent == entry.parent &&
+         tree.Predecessor(entry.block) == entry.parent;
 }
 
 std::vector<BlockName> TargetDump::NamesOf(const BlockHoldings& holdings, uint32_t slot,

@@ -2,6 +2,7 @@
 #define KVROUTER_CORE_INDEX_TARGET_DUMP_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace kvrouter {
 
-// Reads what one target holds, in steps between which the index may change.
+// Reads what one target holds on one tier, in steps between which the index may change.
 //
 // The walk goes from the target's first blocks along the edges it holds, depth first. What is left
 // to do is a list of blocks whose parent has been emitted. Ids of blocks are used again, so each
@@ -21,11 +22,14 @@ namespace kvrouter {
 // The tree cannot say which own names a block has, so they are collected first (12 bytes each) and
 // each is looked up again when it is used.
 //
+// On a lower tier the walk also begins where what precedes a run is on another tier of the target,
+// by its name there. Blocks kept aside (LooseBlocks) are left out.
+//
 // Thread-compatible. A step takes time in proportion to a few hundred blocks, or to the children
 // of one of them, or (once) to the number of the target's sequences.
 class TargetDump {
  public:
-  explicit TargetDump(Target target) : target_(target) {}
+  TargetDump(Target target, StorageTier tier) : target_(target), tier_(tier) {}
 
   // Appends some events; false when it was the last step. REQUIRES: `holdings` does not change
   // during the call.
@@ -35,6 +39,7 @@ class TargetDump {
   void Settle();
 
   Target target() const { return target_; }
+  StorageTier tier() const { return tier_; }
   // Distinct blocks appended so far.
   uint64_t blocks() const { return blocks_; }
 
@@ -53,8 +58,11 @@ class TargetDump {
     BlockName name{};
   };
 
-  void CollectOwnNames(const Holder& holder);
-  void CollectStarts(const Holder& holder);
+  void CollectOwnNames(const BlockHoldings& holdings);
+  void CollectStarts(const BlockHoldings& holdings, uint32_t slot);
+  // A start behind a block that only other tiers of the target hold; nothing if none does.
+  std::optional<Entry> StartBehindOtherTier(const BlockHoldings& holdings, uint32_t slot,
+                                            uint32_t block) const;
   bool IsStillTrue(const BlockHoldings& holdings, uint32_t slot, const Entry& entry) const;
   // The names of a block that the target holds, the one that children name it by first. Empty if
   // one was added since the own names were collected.
@@ -66,6 +74,8 @@ class TargetDump {
   void PushFollowers(const BlockHoldings& holdings, uint32_t slot, uint32_t block, BlockName name);
 
   const Target target_;
+  const StorageTier tier_;
+  size_t names_of_tier_ = 0;  // whose own names are being collected
   Phase phase_ = Phase::kOwnNames;
   uint64_t next_name_ = 0;          // where collecting goes on
   std::vector<OwnName> own_names_;  // sorted once collected

@@ -28,7 +28,7 @@ Place PlaceOf(const RadixTree& tree, uint32_t block) {
 }  // namespace
 
 bool TargetSave::Step(const BlockHoldings& holdings, std::vector<Event>* out) {
-  const uint32_t slot = holdings.holders().Find(target_);
+  const uint32_t slot = holdings.holders().Find(target_, tier_);
   if (phase_ == Phase::kBegin) {
     slot_ = slot;
     phase_ = Phase::kOwnNames;
@@ -46,8 +46,20 @@ bool TargetSave::Step(const BlockHoldings& holdings, std::vector<Event>* out) {
     return true;
   }
   if (Walk(holdings, out)) return true;
+  SaveLoose(holdings, out);
   intact_ = blocks_ == holder.held_blocks;
   return false;
+}
+
+void TargetSave::SaveLoose(const BlockHoldings& holdings, std::vector<Event>* out) const {
+  const HolderTable& holders = holdings.holders();
+  const auto& loose = holders[holders.owners()[slot_].device_slot].loose;
+  if (!loose) return;
+  loose->ForEach(tier_, [&](BlockName name, const LooseBlocks::Block& block) {
+    const Stored stored{.parent = EngineHashOf(block.parent),
+                        .blocks = {{EngineHashOf(name), block.content}}};
+    out->insert(out->end(), std::min(block.stores, kMaxSavedStores), stored);
+  });
 }
 
 void TargetSave::CollectOwnNames(const Holder& holder) {

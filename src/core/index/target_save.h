@@ -19,25 +19,29 @@ namespace kvrouter {
 // removed early then, never late.
 inline constexpr uint64_t kMaxSavedStores = 64;
 
-// Reads exactly what one target holds, in steps, as counted events: applied in order to a target
+// Reads exactly what one target holds on one tier, in steps, as counted events: applied in order to a target
 // without blocks they leave it with the same blocks, under the same names, each stored as often.
 // Unlike TargetDump it includes what lies behind holes:
 //
 //   held  a b . d e      [a b] [_ : x] [d e] ... removed [x]
 //
-// The missing blocks are stored under made-up names and removed again at the end.
+// The missing blocks are stored under made-up names and removed again at the end. On a lower tier
+// what other tiers hold is missing, too, so that each tier is whole by itself; blocks kept aside
+// (LooseBlocks) follow last, as they were told.
 //
 // Other targets may change between two steps; this one must not. Who calls is the one who applies
 // its events. That its blocks were dropped meanwhile (the worker left) is noticed: Intact() is
 // false then.
 //
 // Thread-compatible. A step takes time in proportion to a few hundred blocks, or to the children of
-// one of them, or to one hole, or (once) to the number of the target's sequences.
+// one of them, or to one hole, or (once) to the number of the target's sequences, or of its blocks
+// kept aside.
 class TargetSave {
  public:
   using Event = std::variant<Stored, Removed>;
 
-  explicit TargetSave(Target target) : target_(target) {}
+  explicit TargetSave(Target target, StorageTier tier = StorageTier::kDevice)
+      : target_(target), tier_(tier) {}
 
   // Appends some events; false when it was the last step. REQUIRES: `holdings` does not change
   // during the call.
@@ -76,11 +80,13 @@ class TargetSave {
                                      std::vector<Event>* out);
   size_t SaveRun(const BlockHoldings& holdings, const Entry& entry, std::vector<Event>* out);
   void PushFollowers(const BlockHoldings& holdings, uint32_t block, EngineHash name);
+  void SaveLoose(const BlockHoldings& holdings, std::vector<Event>* out) const;
   std::span<const OwnName> OwnNamesOf(uint32_t block) const;
   std::vector<BlockName> NamesOf(const BlockHoldings& holdings, uint32_t block) const;
   EngineHash MakeUpName(const BlockHoldings& holdings);
 
   const Target target_;
+  const StorageTier tier_;
   Phase phase_ = Phase::kBegin;
   uint32_t slot_ = kNoId;
   bool intact_ = true;

@@ -17,16 +17,25 @@ namespace {
 // Candidates as they were seen, and what they were scored with, in one piece of memory.
 class KeptCandidates : public CandidateSource {
  public:
-  // Write(SeenCandidate* memory) puts `count` candidates into it.
-  template <typename Kind, typename Write, typename... Args>
-  static CandidateList Make(RecordMemory* memory, size_t count, const Write& write,
-                            Args&&... args) {
+  // Keeps those candidates of the table whose indexes number_of(0) .. number_of(count - 1) names.
+  template <typename Kind, typename NumberOf, typename... Args>
+  static CandidateList Make(const CandidateTable& table, RecordMemory* memory, size_t count,
+                            const NumberOf& number_of, Args&&... args) {
     static_assert(sizeof(Kind) % alignof(SeenCandidate) == 0);
-    const auto place = memory->Take(sizeof(Kind) + count * sizeof(SeenCandidate));
+    static_assert(alignof(SeenCandidate) % alignof(LowerTierOverlap) == 0);
+    const size_t lower_bytes = table.lower.empty() ? 0 : count * sizeof(LowerTierOverlap);
+    const auto place = memory->Take(sizeof(Kind) + count * sizeof(SeenCandidate) + lower_bytes);
     auto* const kept = ::new (place.get()) Kind(std::forward<Args>(args)...);
-    kept->seen_ = reinterpret_cast<SeenCandidate*>(place.get() + sizeof(Kind));
     kept->count_ = count;
-    write(kept->seen_);
+    auto* const seen = reinterpret_cast<SeenCandidate*>(place.get() + sizeof(Kind));
+    kept->seen_ = seen;
+    for (size_t i = 0; i < count; ++i) ::new (seen + i) SeenCandidate(table.seen[number_of(i)]);
+    if (lower_bytes > 0) {
+      auto* const lower = reinterpret_cast<LowerTierOverlap*>(seen + count);
+      kept->lower_ = lower;
+      for (size_t i = 0; i < count; ++i)
+        ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
+    }
     // The destructor is never called: there is nothing for it to do.
     return CandidateList(std::shared_ptr<const CandidateSource>(place, kept));
   }
@@ -36,12 +45,18 @@ class KeptCandidates : public CandidateSource {
   std::span<const SeenCandidate> all() const { return {seen_, count_}; }
 
   size_t size() const override { return count_; }
-  CandidateCost At(size_t i) const override { return ScoreSeen(seen_[i], context_); }
-  uint64_t bytes() const override { return sizeof(*this) + count_ * sizeof(SeenCandidate); }
+  CandidateCost At(size_t i) const override {
+    return ScoreSeen(seen_[i], context_, lower_ == nullptr ? LowerTierOverlap{} : lower_[i]);
+  }
+  uint64_t bytes() const override {
+    const size_t lower_bytes = lower_ == nullptr ? 0 : sizeof(LowerTierOverlap);
+    return sizeof(*this) + count_ * (sizeof(SeenCandidate) + lower_bytes);
+  }
 
  private:
   const ScoreContext context_;
-  SeenCandidate* seen_ = nullptr;  // behind this object
+  const SeenCandidate* seen_ = nullptr;      // behind this object
+  const LowerTierOverlap* lower_ = nullptr;  // behind those; null: nobody has any
   size_t count_ = 0;
 };
 
@@ -83,40 +98,35 @@ class KeptBest final : public KeptCandidates {
 
 class KeptOne final : public CandidateSource {
  public:
-  KeptOne(const SeenCandidate& seen, const ScoreContext& context)
-      : seen_(seen), context_(context) {}
+  KeptOne(const SeenCandidate& seen, LowerTierOverlap lower, const ScoreContext& context)
+      : seen_(seen), lower_(lower), context_(context) {}
 
   size_t size() const override { return 1; }
-  CandidateCost At(size_t) const override { return ScoreSeen(seen_, context_); }
+  CandidateCost At(size_t) const override { return ScoreSeen(seen_, context_, lower_); }
   uint64_t bytes() const override { return sizeof(*this); }
 
  private:
   const SeenCandidate seen_;
+  const LowerTierOverlap lower_;
   const ScoreContext context_;
 };
 
 CandidateList All(const CandidateTable& table, RecordMemory* memory) {
   return KeptCandidates::Make<KeptCandidates>(
-      memory, table.seen.size(),
-      [&](SeenCandidate* out) {
-        std::uninitialized_copy(table.seen.begin(), table.seen.end(), out);
-      },
-      table.context);
+      table, memory, table.seen.size(), [](size_t i) { return i; }, table.context);
 }
 
 CandidateList Best(const CandidateTable& table, size_t chosen, std::span<const uint32_t> best,
                    RecordMemory* memory) {
   return KeptCandidates::Make<KeptBest>(
-      memory, best.size(),
-      [&](SeenCandidate* out) {
-        for (const uint32_t i : best) ::new (out++) SeenCandidate(table.seen[i]);
-      },
-      table.context, table.seen[chosen].target());
+      table, memory, best.size(), [best](size_t i) { return best[i]; }, table.context,
+      table.seen[chosen].target());
 }
 
 // Not from the memory of records: in short-lived answers the allocator's own is used again at once.
 CandidateList Only(const CandidateTable& table, size_t chosen) {
-  return CandidateList(std::make_shared<const KeptOne>(table.seen[chosen], table.context));
+  return CandidateList(
+      std::make_shared<const KeptOne>(table.seen[chosen], table.LowerOf(chosen), table.context));
 }
 
 }  // namespace

@@ -22,6 +22,31 @@ LoadLedger::Options LedgerOptions(const Scheduler::Options& options) {
           .track_output_blocks = options.config.track_output_blocks};
 }
 
+// Reads the overlaps of targets that are asked for in ascending order. The index may know targets
+// that have just left and not yet know new ones.
+class OverlapCursor {
+ public:
+  explicit OverlapCursor(const ScheduleRequest& request)
+      : device_(request.overlaps), lower_(request.lower_overlaps) {}
+
+  uint32_t DeviceBlocks(const Target& target) {
+    while (!device_.empty() && device_.front().target < target) device_ = device_.subspan(1);
+    return !device_.empty() && device_.front().target == target ? device_.front().blocks : 0;
+  }
+
+  LowerTierOverlap LowerTiers(const Target& target) {
+    while (!lower_.empty() && lower_.front().target < target) lower_ = lower_.subspan(1);
+    if (lower_.empty() || lower_.front().target != target) return {};
+    const LowerTierMatch& match = lower_.front();
+    return {.host_blocks = match.host_blocks,
+            .disk_blocks = match.disk_blocks + match.external_blocks};
+  }
+
+ private:
+  std::span<const OverlapMatch> device_;
+  std::span<const LowerTierMatch> lower_;
+};
+
 }  // namespace
 
 Scheduler::Scheduler(const Options& options)
@@ -99,15 +124,20 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     ledger_.FindLivePrefixes(request.chain, table->live_blocks);
   }
   table->seen.resize(rows_.size());
+  const bool has_lower = !request.lower_overlaps.empty();
+  table->lower.resize(has_lower ? rows_.size() : 0);
   size_t candidates = 0;
-  auto overlap = request.overlaps.begin();
+  OverlapCursor overlap(request);
   for (const Row& row : rows_) {
-    // Both lists ascend; the index may know targets that have just left and not yet know new ones.
-    while (overlap != request.overlaps.end() && overlap->target < row.target) ++overlap;
-    const bool has_overlap = overlap != request.overlaps.end() && overlap->target == row.target;
-    const uint32_t device_blocks = has_overlap ? overlap->blocks : 0;
-    if (device_blocks > placement->best_overlap_blocks) {
-      placement->best_overlap_blocks = device_blocks;
+    const uint32_t device_blocks = overlap.DeviceBlocks(row.target);
+    double effective_blocks = device_blocks;
+    if (has_lower) {
+      table->lower[candidates] = overlap.LowerTiers(row.target);
+      effective_blocks =
+          EffectiveBlocks(device_blocks, table->lower[candidates], request.weights.cost);
+    }
+    if (effective_blocks > placement->best_overlap_blocks) {
+      placement->best_overlap_blocks = effective_blocks;
       placement->best_overlap_target = row.target;
     }
     const auto verdict = request.filter->Judge(row.target, row.draining);
@@ -129,6 +159,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
     seen.packed_load = SeenCandidate::PackLoad(load.active_prefill_tokens, load.active_requests);
   }
   table->seen.resize(candidates);
+  if (has_lower) table->lower.resize(candidates);
 }
 
 void Scheduler::Exclude(const Row& row, EligibilityFilter::Verdict verdict, double overlap_blocks,
@@ -152,7 +183,7 @@ void Scheduler::ScoreCandidates(const ScheduleRequest& request, CandidateTable* 
                     .decode_pool = request.decode_pool,
                     .stated_overlap_blocks = request.stated_overlap_blocks};
   table->costs.resize(table->seen.size());
-  table->summary = ScoreAll(table->seen, table->context, table->costs);
+  table->summary = ScoreAll(table->seen, table->context, table->costs, table->lower);
 }
 
 void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
@@ -176,7 +207,8 @@ void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTab
 bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
                      Placement* placement) {
   const SeenCandidate& chosen = table.seen[placement->index];
-  const double effective_blocks = ScoreSeen(chosen, table.context).effective_overlap_blocks;
+  const double effective_blocks =
+      ScoreSeen(chosen, table.context, table.LowerOf(placement->index)).effective_overlap_blocks;
   const auto cached_tokens = static_cast<uint64_t>(
       std::llround(effective_blocks * static_cast<double>(request.block_size_tokens)));
   const uint64_t uncached_tokens = request.isl_tokens - std::min(cached_tokens, request.isl_tokens);
@@ -200,13 +232,13 @@ std::vector<TargetPotentialLoad> Scheduler::PotentialLoads(const ScheduleRequest
   std::vector<uint32_t> live_blocks(ledger_.SlotCount(), 0);
   if (request.weights.assume_kv_reuse) ledger_.FindLivePrefixes(request.chain, live_blocks);
   loads.reserve(rows_.size());
-  auto overlap = request.overlaps.begin();
+  OverlapCursor overlap(request);
   for (const Row& row : rows_) {
-    while (overlap != request.overlaps.end() && overlap->target < row.target) ++overlap;
-    const bool has_overlap = overlap != request.overlaps.end() && overlap->target == row.target;
-    const uint64_t overlap_blocks = has_overlap ? overlap->blocks : 0;
-    const uint64_t cached_tokens =
-        std::min(overlap_blocks * request.block_size_tokens, request.isl_tokens);
+    const double effective_blocks = EffectiveBlocks(
+        overlap.DeviceBlocks(row.target), overlap.LowerTiers(row.target), request.weights.cost);
+    const auto cached_tokens =
+        std::min(static_cast<uint64_t>(std::llround(effective_blocks * request.block_size_tokens)),
+                 request.isl_tokens);
     const uint64_t added_tokens =
         request.weights.track_prefill_tokens ? request.isl_tokens - cached_tokens : 0;
     const uint64_t added_blocks =
@@ -217,7 +249,7 @@ std::vector<TargetPotentialLoad> Scheduler::PotentialLoads(const ScheduleRequest
          .incarnation = row.worker->incarnation,
          .role = row.worker->role,
          .draining = row.worker->draining,
-         .overlap_blocks = overlap_blocks,
+         .overlap_blocks = static_cast<uint64_t>(std::llround(effective_blocks)),
          .potential_prefill_tokens = load.active_prefill_tokens + added_tokens,
          .potential_decode_blocks = load.active_decode_blocks + static_cast<double>(added_blocks),
          .active_requests = load.active_requests});

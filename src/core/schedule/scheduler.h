@@ -27,8 +27,9 @@ namespace kvrouter {
 struct ScheduleRequest {
   const EligibilityFilter* filter = nullptr;
   EffectiveWeights weights;
-  std::span<const OverlapMatch> overlaps;  // ascending target
-  std::span<const SequenceHash> chain;     // of the prompt's full blocks
+  std::span<const OverlapMatch> overlaps;          // ascending target
+  std::span<const LowerTierMatch> lower_overlaps;  // ascending target
+  std::span<const SequenceHash> chain;             // of the prompt's full blocks
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 1;
   bool decode_pool = false;
@@ -44,9 +45,13 @@ struct ScheduleRequest {
 struct CandidateTable {
   std::vector<SeenCandidate> seen;  // ascending target
   std::vector<double> costs;        // of seen[i]
+  // Of seen[i]; empty if the prompt has nothing on lower tiers.
+  std::vector<LowerTierOverlap> lower;
   ScoreContext context;
   CostsSummary summary;
   std::vector<FilteredTarget> filtered;  // at most kMaxFilteredTargets, ascending target
+
+  LowerTierOverlap LowerOf(size_t i) const { return lower.empty() ? LowerTierOverlap{} : lower[i]; }
 
   std::vector<uint32_t> live_blocks;  // by slot; of use to the scheduler only
 };
@@ -107,7 +112,7 @@ class Scheduler {
   void Expire(MonotonicTime now, std::vector<BookingId>* expired);
 
   struct LoadSnapshot {
-    std::vector<TargetLoad> loads;  // ascending target; index_blocks is the partition's affair
+    std::vector<TargetLoad> loads;  // ascending target; the blocks are the partition's affair
     uint64_t bookings = 0;
     uint64_t expired_total = 0;
   };

@@ -86,14 +86,33 @@ double RoundedTokens(double tokens) {
 }
 
 [[gnu::always_inline]] inline CandidateInput WrittenOut(const SeenCandidate& seen,
-                                                        const ScoreContext& context) {
+                                                        const ScoreContext& context,
+                                                        LowerTierOverlap lower) {
+  if (context.stated_overlap_blocks) lower = {};
   return {
       .target = seen.target(),
       .device_overlap_blocks = context.stated_overlap_blocks.value_or(seen.device_overlap_blocks),
+      .host_overlap_blocks = static_cast<double>(lower.host_blocks),
+      .disk_overlap_blocks = static_cast<double>(lower.disk_blocks),
       .active_prefill_tokens = seen.active_prefill_tokens(),
       .active_decode_blocks = static_cast<double>(seen.active_decode_blocks),
       .additional_decode_blocks = seen.additional_decode_blocks,
       .active_requests = seen.active_requests()};
+}
+
+template <typename LowerOf>
+CostsSummary ScoreEach(std::span<const SeenCandidate> seen, const ScoreContext& of_request,
+                       std::span<double> costs, const LowerOf& lower_of) {
+  const ScoreContext context = of_request;  // a copy that no write to costs can seem to change
+  CostsSummary summary;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const CandidateCost score = Score(WrittenOut(seen[i], context, lower_of(i)), context);
+    if (score.effective_overlap_blocks > summary.most_overlap_blocks) {
+      summary = {.most_overlap_index = i, .most_overlap_blocks = score.effective_overlap_blocks};
+    }
+    costs[i] = score.cost_blocks;
+  }
+  return summary;
 }
 
 }  // namespace
@@ -102,22 +121,16 @@ CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& co
   return Score(input, context);
 }
 
-CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context) {
-  return Score(WrittenOut(seen, context), context);
+CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context,
+                        LowerTierOverlap lower) {
+  return Score(WrittenOut(seen, context, lower), context);
 }
 
-CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& of_request,
-                      std::span<double> costs) {
-  const ScoreContext context = of_request;  // a copy that no write to costs can seem to change
-  CostsSummary summary;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    const CandidateCost score = Score(WrittenOut(seen[i], context), context);
-    if (score.effective_overlap_blocks > summary.most_overlap_blocks) {
-      summary = {.most_overlap_index = i, .most_overlap_blocks = score.effective_overlap_blocks};
-    }
-    costs[i] = score.cost_blocks;
-  }
-  return summary;
+CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
+                      std::span<double> costs, std::span<const LowerTierOverlap> lower) {
+  if (lower.empty())
+    return ScoreEach(seen, context, costs, [](size_t) { return LowerTierOverlap{}; });
+  return ScoreEach(seen, context, costs, [lower](size_t i) { return lower[i]; });
 }
 
 double TaintMultiplier(double taint_weight_sum) { return std::exp(-std::tanh(taint_weight_sum)); }

@@ -59,7 +59,7 @@ struct ScoreContext {
   // Over the eligible targets; used by the credit decay only.
   uint64_t least_active_prefill_tokens = 0;
   bool decode_pool = false;  // scoring the decode pool of a disaggregated fleet
-  // Of every SeenCandidate, instead of its own device overlap.
+  // Of every SeenCandidate, instead of its own overlap on all tiers.
   std::optional<double> stated_overlap_blocks = {};
 };
 
@@ -88,17 +88,32 @@ struct SeenCandidate {
 };
 static_assert(sizeof(SeenCandidate) == 32);
 
-// As if it were written out as a CandidateInput.
-CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context);
+// What lower tiers hold of a prompt for one candidate. Not part of SeenCandidate, since most prompts
+// have nothing there anywhere.
+struct LowerTierOverlap {
+  uint32_t host_blocks = 0;
+  uint32_t disk_blocks = 0;  // disk and external
+};
+
+inline double EffectiveBlocks(double device_blocks, LowerTierOverlap lower,
+                              const CostWeights& weights) {
+  return device_blocks + (weights.host_cache_hit_weight * lower.host_blocks +
+                          weights.disk_cache_hit_weight * lower.disk_blocks);
+}
+
+// As if they were written out as a CandidateInput.
+CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context,
+                        LowerTierOverlap lower = {});
 
 struct CostsSummary {
   size_t most_overlap_index = 0;  // the first of the candidates with the most effective overlap
   double most_overlap_blocks = 0;
 };
 
-// costs[i] becomes the cost_blocks of seen[i], to the bit. REQUIRES: equal lengths.
+// costs[i] becomes the cost_blocks of seen[i] with lower[i], to the bit; an empty `lower` means that
+// there is nothing on lower tiers. REQUIRES: equal lengths.
 CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
-                      std::span<double> costs);
+                      std::span<double> costs, std::span<const LowerTierOverlap> lower = {});
 
 // Of the preferred taints that a worker carries: in [1/e, e], 1 for a sum of 0.
 double TaintMultiplier(double taint_weight_sum);

@@ -172,12 +172,15 @@ class Tree {
  public:
   void Apply(const KvEvent& event) { index_.Apply(event); }
   void FindOverlap(const BenchQuery& query, std::vector<OverlapMatch>* out) const {
-    index_.FindOverlap(query.contents, out);
+    index_.FindOverlap(query.contents, out, &lower_);
   }
   const BlockIndex& index() const { return index_; }
+  // Of the latest lookup; one thread looks up.
+  const std::vector<LowerTierMatch>& lower() const { return lower_; }
 
  private:
   BlockIndex index_;
+  mutable std::vector<LowerTierMatch> lower_;
 };
 
 }  // namespace kvrouter

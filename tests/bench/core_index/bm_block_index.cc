@@ -99,6 +99,41 @@ void BM_LookupInterleaved1(benchmark::State& state) {
   Lookup<Index>(state, true);
 }
 
+// The same with the last quarter of each holding in host memory and, of every other holding, a copy
+// of it on disk.
+void BM_LookupAcrossTiers(benchmark::State& state) {
+  const Workload& workload = TheWorkload(state);
+  Tree index;
+  KvEvent event;
+  for (size_t i = 0; i < workload.holdings.size(); ++i) {
+    const auto& holding = workload.holdings[i];
+    const uint32_t on_device = holding.blocks - holding.blocks / 4;
+    event.tier = StorageTier::kDevice;
+    workload.StoredEvent(holding, 0, on_device, &event);
+    index.Apply(event);
+    workload.StoredEvent(holding, on_device, holding.blocks, &event);
+    event.tier = StorageTier::kHostPinned;
+    index.Apply(event);
+    event.tier = StorageTier::kDisk;
+    if (i % 2 == 0) index.Apply(event);
+  }
+  std::mt19937_64 random(7);
+  std::vector<OverlapMatch> matches;
+  uint64_t extended = 0;
+  for (auto _ : state) {
+    index.FindOverlap(QueryFor(workload, random() % workload.conversations.size()), &matches);
+    extended += index.lower().size();
+    benchmark::DoNotOptimize(matches.data());
+  }
+  state.counters["extended/lookup"] =
+      static_cast<double>(extended) / static_cast<double>(state.iterations());
+  const BlockIndexStats stats = index.index().Stats();
+  uint64_t held_blocks = 0;
+  for (const uint64_t blocks : stats.tier_blocks) held_blocks += blocks;
+  state.counters["stats_B/held_block"] =
+      static_cast<double>(stats.bytes) / static_cast<double>(held_blocks);
+}
+
 // Steady state of full caches: a random holding loses its last 64 blocks, one event, and gets them
 // back, one event.
 template <typename Index>
@@ -213,6 +248,7 @@ KVR_BENCH_ALL(BM_StoreInSequence, Sizes, benchmark::kMillisecond);
 KVR_BENCH_ALL(BM_StoreInterleaved1, Sizes, benchmark::kMillisecond);
 KVR_BENCH_ALL(BM_LookupInSequence, SharedNames, benchmark::kNanosecond);
 KVR_BENCH_ALL(BM_LookupInterleaved1, SharedNames, benchmark::kNanosecond);
+BENCHMARK(BM_LookupAcrossTiers)->Apply(SharedNames)->Unit(benchmark::kNanosecond);
 KVR_BENCH_ALL(BM_Churn, Sizes, benchmark::kMicrosecond);
 BENCHMARK(BM_LookupWhileEventsPourIn)
     ->Apply(SharedNames)

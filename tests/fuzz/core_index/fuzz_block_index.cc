@@ -3,12 +3,15 @@
 //
 //   program   := mode op*
 //   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded per
-//             target, arbitrary)
+//             target, arbitrary); bit 3: on all tiers. The model knows the device only, which lower
+//             tiers must leave as it is; their own answers are the property test's affair
 //   op      := 0-3 target parent blocks   stored; parent 0: none, 1: an arbitrary hash, else one of
-//                                         the held ones; target from 192 on: of its staged state
+//                                         the held ones; target from 192 on: of its staged state,
+//                                         bits 2-3: its tier
 //            | 4-5 target count name*     removed; name even: a held one, odd: an arbitrary hash
 //            | 6 target kind              cleared, gone, or its staged state committed
 //            | 7 query
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,6 +31,7 @@ class Program {
     const uint8_t mode = Byte();
     counting_ = (mode & 1) != 0 ? StoreCounting::kSet : StoreCounting::kCounted;
     hashing_ = mode >> 1 & 3;
+    all_tiers_ = (mode >> 3 & 1) != 0;
     constexpr int kMaxOps = 400;  // the model is slow
     for (int op = 0; op < kMaxOps && at_ < size_; ++op) {
       Step(Byte() % 8);
@@ -35,7 +39,12 @@ class Program {
     }
     index_.CheckInvariants();
     KVR_CHECK(index_.Stats().holder_blocks == model_.HolderBlocks(), "holder blocks");
-    KVR_CHECK(index_.Stats().unique_blocks == model_.UniqueBlocks(), "unique blocks");
+    if (!all_tiers_) {
+      KVR_CHECK(index_.Stats().unique_blocks == model_.UniqueBlocks(), "unique blocks");
+      return;
+    }
+    for (uint8_t target = 0; target < 4; ++target) index_.RemoveTarget(TargetOf(target));
+    KVR_CHECK(index_.Stats().unique_blocks == 0, "blocks are left");
   }
 
  private:
@@ -43,9 +52,10 @@ class Program {
   Target AnyTarget() {
     const uint8_t byte = Byte();
     staged_ = byte >= 192;
-    const uint8_t b = byte % 4;
-    return {WorkerId{b / 2u}, b % 2u};
+    if (all_tiers_) tier_ = static_cast<StorageTier>(byte >> 2 & 3);
+    return TargetOf(byte % 4);
   }
+  static Target TargetOf(uint8_t b) { return {WorkerId{b / 2u}, b % 2u}; }
   LocalBlockHash AnyContent() { return LocalBlockHash{Byte() % 3u}; }
 
   EngineHash AnyName(Target target, uint8_t choice) const {
@@ -66,6 +76,7 @@ class Program {
     KvEvent event;
     event.target = AnyTarget();
     event.counting = counting_;
+    event.tier = tier_;
     if (staged_) event.staging = Staging::kStaged;
     if (op < 4) {
       event.data = AnyStored(event.target);
@@ -82,7 +93,12 @@ class Program {
       model_.RemoveTarget(event.target);
       return;
     }
-    KVR_CHECK(index_.Apply(event) == model_.Apply(event), "result of op {} at byte {}", op, at_);
+    ApplyResult result = index_.Apply(event);
+    const ApplyResult expected = model_.Apply(event);
+    const bool is_cleared = std::holds_alternative<Cleared>(event.data);
+    if (all_tiers_ && is_cleared) result.blocks_removed = expected.blocks_removed;  // of all tiers
+    KVR_CHECK(result == expected || (tier_ != StorageTier::kDevice && !is_cleared),
+              "result of op {} at byte {}", op, at_);
     KVR_CHECK(index_.HolderBlocks(event.target) == model_.HolderBlocks(event.target),
               "held after byte {}", at_);
   }
@@ -99,6 +115,7 @@ class Program {
         path = model_.PathOf(target, *stored.parent, staged_);
       }
     }
+    stored.copies = tier_ != StorageTier::kDevice && Byte() % 4 == 0;
     for (int n = Byte() % 8; n > 0; --n) {
       path.push_back(AnyContent());
       stored.blocks.push_back({NameFor(target, path, Byte()), path.back()});
@@ -110,7 +127,16 @@ class Program {
     NaiveIndex::Path path;
     for (int n = Byte() % 12; n > 0; --n) path.push_back(AnyContent());
     std::vector<OverlapMatch> matches;
-    index_.FindOverlap(path, &matches);
+    std::vector<LowerTierMatch> lower;
+    index_.FindOverlap(path, &matches, &lower);
+    for (const LowerTierMatch& match : lower) {
+      const auto same = [&](const OverlapMatch& m) { return m.target == match.target; };
+      const auto device = std::find_if(matches.begin(), matches.end(), same);
+      const uint32_t device_blocks = device == matches.end() ? 0 : device->blocks;
+      const uint32_t lower_blocks = match.host_blocks + match.disk_blocks + match.external_blocks;
+      KVR_CHECK(lower_blocks > 0 && device_blocks + lower_blocks <= path.size(),
+                "lower tiers at byte {}", at_);
+    }
     KVR_CHECK(matches == model_.FindOverlap(path), "query that ends at byte {}", at_);
   }
 
@@ -119,7 +145,9 @@ class Program {
   size_t at_ = 0;
   StoreCounting counting_ = StoreCounting::kCounted;
   int hashing_ = 0;
+  bool all_tiers_ = false;
   bool staged_ = false;  // of the present op
+  StorageTier tier_ = StorageTier::kDevice;
   BlockIndex index_;
   NaiveIndex model_;
 };

@@ -44,7 +44,7 @@ void RunRestored(const SavedFeed& saved) {
   KVR_CHECK(request && request->from_sequence == saved.progress.applied.sequence, "no question");
   feed.OnReplayedBatch({.mark = saved.progress.applied}, {}, &out);
   BlockIndex index;
-  for (const KvEvent& event : out) feed.OnApplyResult(index.Apply(event));
+  for (const KvEvent& event : out) feed.OnApplyResult(event, index.Apply(event));
   index.CheckInvariants();
 }
 

@@ -57,7 +57,9 @@ class RandomFleet {
   void Step() {
     const std::vector<TokenId> tokens = APrompt();
     if (Draw(3) == 0) {
-      router_.Apply(StoredEvent(tokens, TargetOf(1 + Draw(kWorkers))));
+      KvEvent event = StoredEvent(tokens, TargetOf(1 + Draw(kWorkers)));
+      event.tier = static_cast<StorageTier>(Draw(kStorageTierCount));
+      router_.Apply(event);
     }
     RouteRequest request = ARequest(tokens);
     request.book = Draw(3) != 0;
@@ -91,6 +93,7 @@ class RandomFleet {
 
   int decisions = 0;
   int regrets = 0;
+  int lower_tier_hits = 0;
 
  private:
   RouterConfig Config() {
@@ -100,6 +103,8 @@ class RandomFleet {
     weights.overlap_score_credit_decay = 0.5 * static_cast<double>(Draw(3));
     weights.prefill_load_scale = 0.5 + static_cast<double>(Draw(3));
     weights.decode_active_request_weight = 0.5 * static_cast<double>(Draw(3));
+    weights.host_cache_hit_weight = 0.1 * static_cast<double>(Draw(11));
+    weights.disk_cache_hit_weight = 0.1 * static_cast<double>(Draw(11));
     config.random_seed = Draw(1000);
     return config;
   }
@@ -124,6 +129,7 @@ class RandomFleet {
       lowest = std::min(lowest, c.cost_blocks);
       best_available = std::max(best_available, c.effective_overlap_blocks);
       if (c.target == d.target) chosen_cost = c.cost_blocks;
+      lower_tier_hits += c.host_overlap_blocks + c.disk_overlap_blocks > 0 ? 1 : 0;
     }
     ASSERT_GE(chosen_cost, 0) << "the chosen target is among the candidates";
     if (d.temperature == 0) {
@@ -193,6 +199,7 @@ class RandomFleet {
 TEST(ExplanationPropertyTest, TheStatedTermsGiveTheStatedCostsAndTheChoiceIsAmongTheCheapest) {
   int decisions = 0;
   int regrets = 0;
+  int lower_tier_hits = 0;
   for (uint64_t seed = 0; decisions < 10'000; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     ASSERT_LT(seed, 1000u) << "too few requests were decided";
@@ -201,7 +208,9 @@ TEST(ExplanationPropertyTest, TheStatedTermsGiveTheStatedCostsAndTheChoiceIsAmon
     ASSERT_FALSE(HasFatalFailure());
     decisions += fleet.decisions;
     regrets += fleet.regrets;
+    lower_tier_hits += fleet.lower_tier_hits;
   }
+  EXPECT_GT(lower_tier_hits, 1000);
   EXPECT_GT(regrets, 100) << "load must sometimes win over overlap for this to test anything";
 }
 

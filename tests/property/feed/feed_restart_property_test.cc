@@ -159,7 +159,7 @@ class Router {
 
  private:
   void Apply() {
-    for (const KvEvent& event : out_) feed_.OnApplyResult(index_.Apply(event));
+    for (const KvEvent& event : out_) feed_.OnApplyResult(event, index_.Apply(event));
     out_.clear();
   }
 

@@ -228,12 +228,16 @@ TEST_F(RouterWorkersTest, EventsOfUnknownRanksAndWorkersAreRefused) {
   EXPECT_EQ(HolderBlocks(), 4u);
 }
 
-TEST_F(RouterWorkersTest, LowerTiersDoNotEnterTheDeviceIndex) {
+TEST_F(RouterWorkersTest, LowerTiersAreCountedApartFromTheDevice) {
   ASSERT_TRUE(Upsert(AWorker(1)).ok());
   KvEvent event = StoredEvent(prompt_, TargetOf(1));
   event.tier = StorageTier::kHostPinned;
-  EXPECT_EQ(router_.Apply(event), ApplyResult{});
+  const ApplyResult result = router_.Apply(event);
+  EXPECT_EQ(result.status, ApplyStatus::kOk);
+  EXPECT_GT(result.blocks_stored, 0u);
   EXPECT_EQ(HolderBlocks(), 0u);
+  EXPECT_EQ(router_.Snapshot().at(0).tier_blocks[1], result.blocks_stored);
+  EXPECT_EQ(LoadOf(router_, TargetOf(1))->tier_blocks[1], result.blocks_stored);
 }
 
 TEST_F(RouterWorkersTest, DrainingKeepsBookingsAndTakesNoPicks) {

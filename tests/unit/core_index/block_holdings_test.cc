@@ -28,7 +28,7 @@ TEST(BlockHoldingsTest, ALongRunIsReleasedInStepsOfAtMost256Blocks) {
     branch.blocks.push_back({EngineHash{50'000 + i}, LocalBlockHash{50'000 + i}});
   ASSERT_EQ(holdings.Store({.target = kTarget}, branch).blocks_stored, 1000u);
 
-  const uint32_t slot = holdings.Detach(kTarget);
+  const uint32_t slot = holdings.Detach(kTarget).slots[0];
   ASSERT_NE(slot, kNoId);
   bool more = true;
   while (more) {

@@ -85,9 +85,12 @@ TEST(RenderTest, LoadsNamePartitionAndTarget) {
   load->mutable_target()->set_worker_id(5);
   load->set_active_requests(2);
   load->set_active_prefill_tokens(320);
+  load->mutable_lower_tier_blocks()->set_host(4);
+  load->mutable_lower_tier_blocks()->set_disk(2);
+  load->mutable_lower_tier_blocks()->set_external(1);
   const std::string text = LoadsText(response);
   EXPECT_THAT(text, HasSubstr("m / g: block size 16, 2 bookings"));
-  EXPECT_THAT(text, ContainsRegex("5/0 +active +2 +320 +0 +0\n"));
+  EXPECT_THAT(text, ContainsRegex("5/0 +active +2 +320 +0 +0 +7\n"));
   EXPECT_EQ(nlohmann::json::parse(
                 LoadsJson(response))["partitions"][0]["targets"][0]["active_prefill_tokens"],
             320);
@@ -99,10 +102,13 @@ TEST(RenderTest, OverlapNamesTargets) {
   overlap->mutable_target()->set_worker_id(kBigId);
   overlap->mutable_target()->set_dp_rank(3);
   overlap->set_device_blocks(12);
-  EXPECT_THAT(OverlapText(response), ContainsRegex("7587890043311737930/3 +12\n"));
+  overlap->set_host_blocks(3);
+  overlap->set_disk_blocks(2);
+  EXPECT_THAT(OverlapText(response), ContainsRegex("7587890043311737930/3 +12 +3 +2 +0\n"));
   const auto json = nlohmann::json::parse(OverlapJson(response));
   EXPECT_EQ(json["overlaps"][0]["target"]["worker_id"].get<uint64_t>(), kBigId);
   EXPECT_EQ(json["overlaps"][0]["device_blocks"], 12);
+  EXPECT_EQ(json["overlaps"][0]["host_blocks"], 3);
 }
 
 }  // namespace

@@ -302,10 +302,10 @@ TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
 
 TEST(OptionsTest, WeightsThatNothingReadsYetAreNamedWhenTheyAreSet) {
   EXPECT_THAT(LoadOptions({}, {})->without_effect, ElementsAre());
-  EXPECT_THAT(LoadOptions({"--router-host-cache-hit-weight=0.75", "--shared-cache-multiplier=0.5"},
+  EXPECT_THAT(LoadOptions({"--router-host-cache-hit-weight=0.5", "--shared-cache-multiplier=0.5"},
                           {{"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT", "0"}})
                   ->without_effect,
-              ElementsAre("router_disk_cache_hit_weight", "shared_cache_multiplier"));
+              ElementsAre("shared_cache_multiplier"));
 }
 
 // The ends of a range that --help promises are accepted by everything that looks at the settings.

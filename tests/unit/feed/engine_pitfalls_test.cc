@@ -214,21 +214,26 @@ TEST_F(EnginePitfallsTest, Row18MediumIsMappedAndUnknownOnesGetNoCredit) {
   };
   Feed({store(1, 1, "CPU_PINNED"), store(2, 5, "cpu"), store(3, 9, "HOLOGRAM"), store(4, 13, "gpu"),
         store(5, 17, "")});
-  EXPECT_EQ(feed_->Skipped(SkipReason::kLowerTier), 2u);
+  EXPECT_EQ(feed_->TierOf(0), StorageTier::kHostPinned);
+  EXPECT_EQ(feed_->TierOf(1), StorageTier::kHostPinned);
   EXPECT_EQ(feed_->Skipped(SkipReason::kUnknownMedium), 1u);
   EXPECT_EQ(feed_->Blocks(), 2u);
   EXPECT_EQ(feed_->Overlap(TokenRun(17, 4)), 1u) << "no medium is the device";
 }
 
-TEST_F(EnginePitfallsTest, Row19PlaceholderStoreIsIgnored) {
+TEST_F(EnginePitfallsTest, Row19PlaceholderStoreIsResolvedByHashOrIgnored) {
   Example(examples::kE7);
+  ASSERT_EQ(feed_->applied().size(), 1u);
+  EXPECT_TRUE(std::get<Stored>(feed_->applied()[0].data).copies);
   Feed({Store({1}, {}, 1)});
+  Feed({ArrayStore({.hashes = {2}, .parent = {}, .tokens = {}, .block_size = 0})});
   EXPECT_EQ(feed_->Blocks(), 1u);
   EXPECT_EQ(feed_->Skipped(SkipReason::kPlaceholder), 1u);
   EXPECT_EQ(feed_->feed().State(), FeedState::kLive) << "block size 0 is no other block size";
 }
 
-TEST_F(EnginePitfallsTest, Row20HostStoresThatAreNeverRemovedTakeNoMemory) {
+// What they may take in the index: BlockIndexTiersTest.
+TEST_F(EnginePitfallsTest, Row20HostStoresThatAreNeverRemovedTakeNoMemoryInTheFeed) {
   for (uint64_t i = 1; i <= 1000; ++i) {
     Feed({ArrayStore({.hashes = {i}, .parent = {}, .tokens = TokenRun(1, 4), .medium = "CPU"})});
   }

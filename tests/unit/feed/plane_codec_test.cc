@@ -179,13 +179,19 @@ TEST(RouterEventsTest, RankIsZeroAndTierTheDeviceWhenMissing) {
   ASSERT_EQ(DecodeRouterEvents(bytes, &batch), std::nullopt);
   EXPECT_EQ(batch.events.at(0).target, (Target{WorkerId{1}, 0}));
   EXPECT_EQ(batch.events.at(0).ignored, std::nullopt);
+  EXPECT_EQ(batch.events.at(0).tier, StorageTier::kDevice);
 }
 
-TEST(RouterEventsTest, OtherTiersArePassedOver) {
+TEST(RouterEventsTest, LowerTiersAreKeptAndUnknownOnesPassedOver) {
   const std::string stored = PlaneStored({}, {{1, 1}});
-  for (const char* tier : {"host_pinned", "disk", "external"}) {
-    EXPECT_EQ(DecodeOne({.data = stored, .storage_tier = tier}).ignored, SkipReason::kLowerTier);
-  }
+  const auto keeps = [&](const char* name, StorageTier tier) {
+    const PlaneEvent event = DecodeOne({.data = stored, .storage_tier = name});
+    return event.ignored == std::nullopt && event.tier == tier;
+  };
+  EXPECT_TRUE(keeps("device", StorageTier::kDevice));
+  EXPECT_TRUE(keeps("host_pinned", StorageTier::kHostPinned));
+  EXPECT_TRUE(keeps("disk", StorageTier::kDisk));
+  EXPECT_TRUE(keeps("external", StorageTier::kExternal));
   EXPECT_EQ(DecodeOne({.data = stored, .storage_tier = "attic"}).ignored,
             SkipReason::kUnknownMedium);
   EXPECT_EQ(DecodeOne({.data = stored, .storage_tier = "Device"}).ignored,
@@ -340,6 +346,7 @@ TEST(PlaneGoldenTest, MessagesOfPythonsMsgpackDecodeAsStated) {
       Json e = {{"worker_id", static_cast<uint64_t>(event.target.worker)},
                 {"dp_rank", event.target.dp_rank},
                 {"event_id", event.event_id},
+                {"tier", static_cast<int>(event.tier)},
                 {"ignored", event.ignored ? std::string(SkipReasonName(*event.ignored)) : ""}};
       if (const auto* stored = std::get_if<Stored>(&event.data)) {
         e["parent"] = stored->parent ? Json(static_cast<uint64_t>(*stored->parent)) : Json();

@@ -57,6 +57,7 @@ class PlaneRankFeedTest : public testing::Test {
       EXPECT_EQ(event.incarnation, Incarnation{3});
       EXPECT_EQ(event.counting, StoreCounting::kSet);
       clears_ += std::holds_alternative<Cleared>(event.data) ? 1 : 0;
+      tiers_.push_back(event.tier);
       feed_.OnApplyResult(index_.Apply(event));
     }
     out_.clear();
@@ -71,6 +72,7 @@ class PlaneRankFeedTest : public testing::Test {
   MonotonicTime now_{};
   std::vector<KvEvent> out_;
   int clears_ = 0;
+  std::vector<StorageTier> tiers_;  // of the events applied
 };
 
 class PlaneRankFeedOfManyPathsTest : public PlaneRankFeedTest {
@@ -156,13 +158,25 @@ TEST_F(PlaneRankFeedTest, UnreadableEventIsALostOne) {
 
 TEST_F(PlaneRankFeedTest, IgnoredEventsMoveTheCursorOnly) {
   Hear(Stores(0, 1));
-  Hear(Ignored(1, SkipReason::kLowerTier));
+  Hear(Ignored(1, SkipReason::kUnknownMedium));
   Hear(Ignored(2, SkipReason::kUnknownDomain));
   Hear(Removes(3, 1));
   EXPECT_EQ(Blocks(), 0u);
   EXPECT_EQ(feed_.State(), FeedState::kLive);
-  EXPECT_EQ(Skipped(SkipReason::kLowerTier), 1u);
+  EXPECT_EQ(Skipped(SkipReason::kUnknownMedium), 1u);
   EXPECT_EQ(Skipped(SkipReason::kUnknownDomain), 1u);
+}
+
+TEST_F(PlaneRankFeedTest, BlocksOnLowerTiersGoOnWithTheirTier) {
+  PlaneEvent on_disk = Stores(0, 10);
+  on_disk.tier = StorageTier::kDisk;
+  Hear(on_disk);
+  PlaneEvent off_disk = Removes(1, 10);
+  off_disk.tier = StorageTier::kDisk;
+  Hear(off_disk);
+  Hear(Stores(2, 10));
+  EXPECT_EQ(tiers_, (std::vector{StorageTier::kDisk, StorageTier::kDisk, StorageTier::kDevice}));
+  EXPECT_EQ(feed_.State(), FeedState::kLive);
 }
 
 TEST_F(PlaneRankFeedTest, AnotherPublisherIsANewLife) {

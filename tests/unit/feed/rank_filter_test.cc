@@ -197,17 +197,17 @@ TEST_F(RankFilterTest, StoreWithoutHashesSaysNothing) {
 }
 
 // Pitfall rows 17 and 18.
-TEST_F(RankFilterTest, OtherTiersDoNotTouchDeviceBlocks) {
+TEST_F(RankFilterTest, KnownMediaArePassedOnAndUnknownOnesSkipped) {
   FeedEvents({ArrayStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4), .medium = "gpu"})});
   EXPECT_EQ(stores_.size(), 1u);
   for (const char* medium : {"CPU", "cpu_pinned", "CPU_TIER1", "CPU_TIER2", "DISK", "NVME",
                              "Storage", "EXTERNAL", "NETWORK", "REMOTE", "SHARED"}) {
     FeedEvents({ArrayStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4), .medium = medium}),
                 ArrayRemove({5}, medium)});
-    EXPECT_THAT(stores_, IsEmpty()) << medium;
-    EXPECT_THAT(removals_, IsEmpty()) << medium;
+    EXPECT_EQ(stores_.size(), 1u) << medium;
+    EXPECT_EQ(removals_.size(), 1u) << medium;
   }
-  EXPECT_EQ(Skipped(SkipReason::kLowerTier), 22u);
+  EXPECT_EQ(SkippedInAll(), 0u);
   FeedEvents({ArrayStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4), .medium = "HBM9"}),
               ArrayRemove({5}, "HBM9")});
   EXPECT_EQ(Skipped(SkipReason::kUnknownMedium), 2u);
@@ -225,12 +225,76 @@ TEST_F(RankFilterTest, MissingMediumIsTheDevice) {
 
 // Pitfall rows 19 and 31.
 TEST_F(RankFilterTest, PlaceholderIsSkipped) {
-  Feed(FromHex(examples::kE7));
   FeedEvents(
       {ArrayStore({.hashes = {5}, .parent = {}, .tokens = {}, .block_size = 0}), ArrayRemove({5})});
   EXPECT_THAT(stores_, IsEmpty());
   EXPECT_THAT(removals_, IsEmpty());
-  EXPECT_EQ(Skipped(SkipReason::kPlaceholder), 3u);
+  EXPECT_EQ(Skipped(SkipReason::kPlaceholder), 2u);
+}
+
+// Pitfall row 19.
+TEST_F(RankFilterTest, PlaceholderOnALowerTierIsACopyOfWhatIsKnown) {
+  Feed(FromHex(examples::kE7));
+  ASSERT_EQ(stores_.size(), 1u);
+  EXPECT_TRUE(stores_[0].copies);
+  EXPECT_EQ(stores_[0].blocks.size(), 1u);
+  EXPECT_EQ(SkippedInAll(), 0u);
+}
+
+TEST_F(RankFilterTest, CopyOfASkippedBlockIsSkippedUntilItsOwnRemoval) {
+  const StoreSpec partial = {.hashes = {5}, .parent = {}, .tokens = Tokens(1, 3), .block_size = 3};
+  const StoreSpec copy = {
+      .hashes = {5}, .parent = {}, .tokens = {}, .block_size = 0, .medium = "CPU"};
+  FeedEvents({ArrayStore(partial), ArrayStore(copy)});
+  EXPECT_THAT(stores_, IsEmpty());
+  EXPECT_EQ(Skipped(SkipReason::kPartialBlock), 2u);
+  FeedEvents({ArrayRemove({5}, "CPU"), ArrayRemove({5})});
+  EXPECT_THAT(removals_, IsEmpty());
+  EXPECT_EQ(Skipped(SkipReason::kPartialBlock), 4u);
+  FeedEvents({ArrayRemove({5}, "CPU"), ArrayRemove({5})});
+  EXPECT_EQ(removals_.size(), 2u) << "nothing is remembered of it any more";
+}
+
+TEST_F(RankFilterTest, StoreOnALowerTierBehindASkippedBlockIsSkipped) {
+  FeedEvents({ArrayStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 3), .block_size = 3}),
+              ArrayStore({.hashes = {6}, .parent = 5, .tokens = Tokens(5, 4), .medium = "CPU"})});
+  EXPECT_THAT(stores_, IsEmpty());
+  FeedEvents({ArrayRemove({6}, "CPU")});
+  EXPECT_THAT(removals_, IsEmpty());
+}
+
+TEST_F(RankFilterTest, AnotherBlockSizeOnALowerTierSaysNothingOfTheEngine) {
+  FeedEvents({ArrayStore({.hashes = {5, 6},
+                          .parent = {},
+                          .tokens = Tokens(1, 16),
+                          .block_size = 8,
+                          .medium = "CPU"})});
+  EXPECT_EQ(Skipped(SkipReason::kBlockSize), 1u);
+  EXPECT_EQ(filter_.ForeignBlockSize(), std::nullopt);
+}
+
+TEST_F(RankFilterTest, SaltOutlivesTheBlockOfWhichACopyIsLeft) {
+  const std::string salt = MsgpackWriter().Str("cache_salt").Str("tenant-a").bytes();
+  const StoreSpec copy = {
+      .hashes = {5}, .parent = {}, .tokens = {}, .block_size = 0, .medium = "CPU"};
+  FeedEvents({MapStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4)}, 1, salt),
+              ArrayStore(copy), ArrayRemove({5}),
+              ArrayStore({.hashes = {6}, .parent = 5, .tokens = Tokens(5, 4), .medium = "CPU"})});
+  ASSERT_EQ(stores_.size(), 3u);
+  EXPECT_EQ(StoredContent(2),
+            LocalHashes(Tokens(5, 4), {.lora_name = {}, .cache_salt = "tenant-a"}));
+}
+
+TEST_F(RankFilterTest, SaltIsInheritedFromAnotherTier) {
+  const std::string salt = MsgpackWriter().Str("cache_salt").Str("tenant-a").bytes();
+  FeedEvents({MapStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4)}, 1, salt),
+              ArrayStore({.hashes = {6}, .parent = 5, .tokens = Tokens(5, 4), .medium = "DISK"}),
+              ArrayRemove({5}),
+              ArrayStore({.hashes = {7}, .parent = 6, .tokens = Tokens(9, 4), .medium = "DISK"})});
+  ASSERT_EQ(stores_.size(), 3u);
+  const BlockIdentity salted{.lora_name = {}, .cache_salt = "tenant-a"};
+  EXPECT_EQ(StoredContent(1), LocalHashes(Tokens(5, 4), salted));
+  EXPECT_EQ(StoredContent(2), LocalHashes(Tokens(9, 4), salted));
 }
 
 TEST_F(RankFilterTest, BlockStoredForRealAfterAPlaceholderIsRemovedForReal) {
