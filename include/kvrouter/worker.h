@@ -13,6 +13,19 @@ namespace kvrouter {
 
 enum class WorkerRole : uint8_t { kAggregated, kPrefill, kDecode };
 
+// As APIs, files and pages name it.
+inline std::string_view WorkerRoleName(WorkerRole role) {
+  switch (role) {
+    case WorkerRole::kAggregated:
+      break;
+    case WorkerRole::kPrefill:
+      return "prefill";
+    case WorkerRole::kDecode:
+      return "decode";
+  }
+  return "aggregated";
+}
+
 // `worker_type` label of Dynamo's metrics: "prefill" or "decode"; an aggregated worker counts as
 // "decode".
 inline std::string_view WorkerTypeLabel(WorkerRole role) {
@@ -33,7 +46,9 @@ struct WorkerSpec {
   Incarnation incarnation{};  // > 0 once registered
   std::string model_name = "default";
   std::string routing_group = "default";
-  std::string address;  // where callers dispatch, e.g. http://10.0.0.1:8000; opaque to us
+  // Where callers dispatch, e.g. http://10.0.0.1:8000; opaque to us. Empty: there is no such place,
+  // the worker is only known for its blocks; it must be draining then.
+  std::string address;
   uint32_t block_size_tokens = 0;  // > 0; equal for all workers of a partition
   uint32_t dp_start_rank = 0;
   uint32_t dp_size = 1;  // 1..kMaxDpSize

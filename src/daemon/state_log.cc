@@ -16,9 +16,8 @@ std::string Describe(const WorkerSpec& spec) {
       "dp_start_rank={} "
       "dp_size={}",
       Number(spec.id), static_cast<uint64_t>(spec.incarnation), LogValue(spec.model_name),
-      LogValue(spec.routing_group),
-      spec.role == WorkerRole::kAggregated ? "aggregated" : WorkerTypeLabel(spec.role),
-      LogValue(spec.address), spec.block_size_tokens, spec.dp_start_rank, spec.dp_size);
+      LogValue(spec.routing_group), WorkerRoleName(spec.role), LogValue(spec.address),
+      spec.block_size_tokens, spec.dp_start_rank, spec.dp_size);
 }
 
 }  // namespace

@@ -21,18 +21,6 @@ std::string Text(const Json& json) {
 
 Json OrNull(uint64_t value) { return value == 0 ? Json(nullptr) : Json(value); }
 
-std::string_view RoleName(WorkerRole role) {
-  switch (role) {
-    case WorkerRole::kAggregated:
-      break;
-    case WorkerRole::kPrefill:
-      return "prefill";
-    case WorkerRole::kDecode:
-      return "decode";
-  }
-  return "aggregated";
-}
-
 Json Worker(const SelectionWorker& worker) {
   const WorkerSpec& spec = worker.spec;
   Json live = Json::object();
@@ -59,7 +47,7 @@ Json Worker(const SelectionWorker& worker) {
                {"total_kv_blocks", OrNull(spec.total_kv_blocks)},
                {"is_eagle", spec.is_eagle},
                {"image_token_id", spec.image_token_id ? Json(*spec.image_token_id) : Json()},
-               {"role", RoleName(spec.role)},
+               {"role", WorkerRoleName(spec.role)},
                {"incarnation", static_cast<uint64_t>(spec.incarnation)},
                {"lifecycle", !complete       ? "incomplete"
                              : spec.draining ? "draining"

@@ -76,18 +76,6 @@ std::string TargetText(Target target) {
   return fmt::format("{}/{}", static_cast<uint64_t>(target.worker), target.dp_rank);
 }
 
-std::string_view RoleText(WorkerRole role) {
-  switch (role) {
-    case WorkerRole::kAggregated:
-      break;
-    case WorkerRole::kPrefill:
-      return "prefill";
-    case WorkerRole::kDecode:
-      return "decode";
-  }
-  return "aggregated";
-}
-
 class Page {
  public:
   explicit Page(const StatusReport& report) : report_(report) {
@@ -199,7 +187,7 @@ class Page {
     Add("<tr><td>{}<td>{}<td>{}{}<td class=n>{}<td class=n>{}<td class=n>{:.1f}<td class=n>{}<td "
         "class=n>{}<td",
         TargetText(load.target), worker == workers_.end() ? "" : Escaped(worker->second->address),
-        RoleText(load.role), load.draining ? ", <span class=bad>draining</span>" : "",
+        WorkerRoleName(load.role), load.draining ? ", <span class=bad>draining</span>" : "",
         load.active_requests, load.active_prefill_tokens, load.active_decode_blocks,
         load.index_blocks, LowerTierBlocks(load.tier_blocks));
     if (feed == feeds_.end()) {
