@@ -26,6 +26,20 @@ constexpr milliseconds kTimerStep{100};  // readiness is looked at this often
 constexpr milliseconds kStateLogPeriod{500};
 constexpr milliseconds kHttpStopGrace{500};
 
+std::vector<HttpRouteFigure> Figures(const std::vector<ApiRoutes::RouteAnswers>& answers) {
+  static constexpr const char* kClasses[] = {"2xx", "4xx", "5xx"};
+  std::vector<HttpRouteFigure> figures;
+  for (const ApiRoutes::RouteAnswers& route : answers) {
+    for (size_t i = 0; i < std::size(kClasses); ++i) {
+      figures.push_back({.method = route.method,
+                         .route = route.route,
+                         .status_class = kClasses[i],
+                         .answers = route.counts[i]});
+    }
+  }
+  return figures;
+}
+
 }  // namespace
 
 // What the timer thread waits on, and what only it touches.
@@ -54,12 +68,11 @@ Daemon::Daemon(DaemonConfig config)
       zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
       event_plane_(config_.event_plane, config_.metrics.dynamo_namespace, &router_, &feeds_,
                    &loads_, &SteadyClock()),
-      grpc_(config_.grpc,
-            {.routing = &service_,
-             .workers = &workers_,
-             .feeds = &feeds_,
-             .router = &router_,
-             .published = &published_}),
+      grpc_(config_.grpc, {.routing = &service_,
+                           .workers = &workers_,
+                           .feeds = &feeds_,
+                           .router = &router_,
+                           .published = &published_}),
       selection_({.routing = &service_,
                   .workers = &selection_workers_,
                   .cache = &select_cache_,
@@ -69,6 +82,11 @@ Daemon::Daemon(DaemonConfig config)
                   .track_prefill_tokens = config_.router.scheduler.track_prefill_tokens,
                   .weights = config_.router.scheduler.weights}),
       http_(config_.http),
+      indexer_({.workers = &workers_,
+                .routing = &service_,
+                .router = &router_,
+                .feeds = &feeds_,
+                .metrics_text = [this] { return metrics_.Text(); }}),
       readiness_rule_(config_.ready_bound),
       timers_state_(std::make_unique<Timers>()) {
   metrics_.SetSources({.router = &router_,
@@ -87,20 +105,27 @@ Daemon::Daemon(DaemonConfig config)
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);
+  if (config_.indexer_listen.empty()) return;
+  HttpServerConfig indexer = config_.http;
+  indexer.listen = config_.indexer_listen;
+  indexer_http_ = std::make_unique<HttpServer>(indexer);
+  indexer_.AddRoutes(indexer_http_.get());
 }
 
 Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(http_.Start());
+  if (indexer_http_) KVR_RETURN_IF_ERROR(indexer_http_->Start());
   KVR_RETURN_IF_ERROR(grpc_.Start());
   KVR_RETURN_IF_ERROR(zmq_.Start());
   KVR_RETURN_IF_ERROR(event_plane_.Start());
   KVR_RETURN_IF_ERROR(RegisterWorkers());
   KVR_RETURN_IF_ERROR(WriteAddressesFile());
   running_ = true;
-  spdlog::info("event=listening version={} http={} grpc={}", config_.metrics.version, HttpAddress(),
-               GrpcAddress());
+  spdlog::info("event=listening version={} http={} grpc={}{}", config_.metrics.version,
+               HttpAddress(), GrpcAddress(),
+               indexer_http_ ? fmt::format(" indexer={}", IndexerAddress()) : "");
   timers_ = std::jthread([this](const std::stop_token& stop) { RunTimers(stop); });
   return absl::OkStatus();
 }
@@ -113,6 +138,7 @@ void Daemon::Stop() {
   grpc_.SetServing(false);
   service_.StopIntake();
   grpc_.Stop(config_.shutdown_grace);
+  if (indexer_http_) indexer_http_->Stop(kHttpStopGrace);
   http_.Stop(kHttpStopGrace);
   workers_file_.Stop();
   kubernetes_.Stop();  // after the doors: a name service that hangs may keep it
@@ -165,6 +191,7 @@ absl::Status Daemon::WriteAddressesFile() {
   {
     std::ofstream file(temporary, std::ios::trunc);
     file << "http=" << HttpAddress() << "\ngrpc=" << GrpcAddress() << "\n";
+    if (indexer_http_) file << "indexer=" << IndexerAddress() << "\n";
     file.close();
     if (!file) {
       return absl::UnavailableError(
@@ -192,7 +219,8 @@ Readiness Daemon::CurrentReadiness() {
 }
 
 HttpFigures Daemon::CurrentHttpFigures() const {
-  const HttpServerCounters counters = http_.Counters();
+  HttpServerCounters counters = http_.Counters();
+  if (indexer_http_) counters += indexer_http_->Counters();
   const SelectCache::Counters selections = select_cache_.Read();
   HttpFigures figures{.requests = counters.requests,
                       .unrouted = counters.unrouted,
@@ -212,20 +240,12 @@ HttpFigures Daemon::CurrentHttpFigures() const {
                       .bodies_without_room = counters.bodies_without_room,
                       .answers_without_room = counters.answers_without_room,
                       .streams_overflowed = counters.streams_overflowed,
-                      .selection_answers = {},
+                      .selection_answers = Figures(selection_.Answers()),
+                      .indexer_answers = Figures(indexer_.Answers()),
                       .selections_cached = selections.entries,
                       .selections_cached_bytes = selections.bytes,
                       .selections_evicted = selections.evicted,
                       .selections_expired = selections.expired};
-  static constexpr const char* kClasses[] = {"2xx", "4xx", "5xx"};
-  for (const SelectionApi::RouteAnswers& route : selection_.Answers()) {
-    for (size_t i = 0; i < std::size(kClasses); ++i) {
-      figures.selection_answers.push_back({.method = std::string(route.method),
-                                           .route = std::string(route.route),
-                                           .status_class = kClasses[i],
-                                           .answers = route.counts[i]});
-    }
-  }
   return figures;
 }
 

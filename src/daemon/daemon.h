@@ -13,6 +13,7 @@
 #include "adapters/discovery/workers_file.h"
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
+#include "adapters/http/indexer_api.h"
 #include "adapters/http/ops.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/status_page.h"
@@ -55,6 +56,8 @@ class Daemon {
 
   std::string HttpAddress() const { return http_.Address(); }
   std::string GrpcAddress() const { return grpc_.Address(); }
+  // Empty if it is not served.
+  std::string IndexerAddress() const { return indexer_http_ ? indexer_http_->Address() : ""; }
 
  private:
   absl::Status RegisterWorkers();
@@ -87,6 +90,8 @@ class Daemon {
   GrpcServer grpc_;
   SelectionApi selection_;
   HttpServer http_;
+  IndexerApi indexer_;
+  std::unique_ptr<HttpServer> indexer_http_;  // null: not served
 
   const MonotonicTime created_at_ = SteadyClock().Now();
   std::atomic<bool> stopping_{false};

@@ -40,6 +40,8 @@ struct DaemonConfig {
   WorkersFileConfig workers_file;
   KubernetesConfig kubernetes;
 
+  // The indexer's API, served as `http` says otherwise; empty: not served.
+  std::string indexer_listen;
   std::string addresses_file;  // empty: not written
   std::string log_level = "info";
   // /ready waits at most this long for the event feeds' first replay.

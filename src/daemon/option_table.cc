@@ -234,10 +234,15 @@ void AddDoors(std::vector<Option>* table) {
   table->push_back(Words("grpc-listen", "KVROUTER_GRPC_LISTEN", FIELD(grpc.listen), "HOST:PORT",
                          IsHostPort, "Address of the gRPC services; port 0 takes a free one."));
   table->push_back(Words(
-      "addresses-file", "KVROUTER_ADDRESSES_FILE", FIELD(addresses_file), "a path, or empty",
-      Anything,
-      "File that gets the bound addresses once both doors are open, as lines http=HOST:PORT and "
-      "grpc=HOST:PORT; empty: none."));
+      "indexer-listen", "KVROUTER_INDEXER_LISTEN", FIELD(indexer_listen), "HOST:PORT, or empty",
+      [](std::string_view text) { return text.empty() || IsHostPort(text); },
+      "Address of the standalone indexer's API (Dynamo's port: 8090), for Mooncake-style callers "
+      "and Dynamo peers; empty: not served."));
+  table->push_back(
+      Words("addresses-file", "KVROUTER_ADDRESSES_FILE", FIELD(addresses_file), "a path, or empty",
+            Anything,
+            "File that gets the bound addresses once all doors are open, as lines http=HOST:PORT, "
+            "grpc=HOST:PORT and, if served, indexer=HOST:PORT; empty: none."));
   table->push_back(Words("log-level", "KVROUTER_LOG_LEVEL", FIELD(log_level),
                          "trace, debug, info, warn, error or off", IsLogLevel,
                          "Least severe log lines that are written (stderr)."));

@@ -65,7 +65,9 @@ absl::StatusOr<SelectionWorker> SelectionWorkers::Update(WorkerId id,
   if (const auto traits = traits_.find(id); traits != traits_.end()) worker.traits = traits->second;
   for (const auto& [name, json] : patch.traits) worker.traits[name] = json;
   Apply(patch.spec, &worker.spec);
-  if (!registered || !worker.IsComplete()) return StoreLocked(std::move(worker));
+  // One that had no address before (indexer_instances.h) stays where its blocks are.
+  const bool stays = registered && (worker.IsComplete() || registered->address.empty());
+  if (!stays) return StoreLocked(std::move(worker));
   KVR_ASSIGN_OR_RETURN(worker.spec, registry_->Update(id, patch.spec));
   traits_[id] = worker.traits;
   return worker;

@@ -96,7 +96,8 @@ bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
   KVR_RETURN_IF_ERROR(CheckText("model_name", spec.model_name, kMaxNameBytes));
   KVR_RETURN_IF_ERROR(CheckText("routing_group", spec.routing_group, kMaxNameBytes));
-  KVR_RETURN_IF_ERROR(CheckText("address", spec.address, kMaxAddressBytes));
+  if (!spec.address.empty() || !spec.draining)
+    KVR_RETURN_IF_ERROR(CheckText("address", spec.address, kMaxAddressBytes));
   if (spec.block_size_tokens == 0 || spec.block_size_tokens > kMaxBlockSizeTokens) {
     return Invalid(fmt::format("block_size_tokens must be 1..{}, got {}", kMaxBlockSizeTokens,
                                spec.block_size_tokens));
@@ -134,6 +135,12 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::Update(WorkerId id, const WorkerPatch
   return stored;
 }
 
+absl::Status WorkerRegistry::Edit(WorkerId id, const WorkerEdit& edit) {
+  absl::Status edited = TryEdit(id, edit);
+  refused_.Count(edited);
+  return edited;
+}
+
 absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
   MutexLock lock(mu_);
@@ -150,7 +157,8 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
                                    fmt::underlying(spec.incarnation)));
     }
     same_life = spec.incarnation == live;
-    if (same_life && known->second.draining) spec.draining = true;
+    const bool drained = known->second.draining && !DrainsForWantOfAddress(known->second);
+    if (same_life && drained) spec.draining = true;
   } else if (spec.incarnation == Incarnation{}) {
     spec.incarnation = Incarnation{next_incarnation_};
   }
@@ -159,11 +167,31 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
   return stored;
 }
 
+absl::Status WorkerRegistry::TryEdit(WorkerId id, const WorkerEdit& edit) {
+  MutexLock lock(mu_);
+  const auto known = workers_.find(id);
+  const bool is_known = known != workers_.end();
+  KVR_ASSIGN_OR_RETURN(std::optional<WorkerSpec> spec, edit(is_known ? &known->second : nullptr));
+  if (!spec) {
+    if (is_known) RemoveLocked(id, known->second.incarnation);
+    return absl::OkStatus();
+  }
+  spec->id = id;
+  spec->incarnation = is_known ? known->second.incarnation : Incarnation{next_incarnation_};
+  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(*spec));
+  return StoreLocked(*std::move(spec)).status();
+}
+
+bool WorkerRegistry::DrainsForWantOfAddress(const WorkerSpec& spec) const {
+  return spec.address.empty() && !drained_by_callers_.contains(spec.id);
+}
+
 absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPatch& patch) {
   MutexLock lock(mu_);
   const auto known = workers_.find(id);
   if (known == workers_.end()) return UnknownWorker(id);
   WorkerSpec spec = known->second;
+  if (patch.address && DrainsForWantOfAddress(spec)) spec.draining = false;
   Assign(patch.address, &spec.address);
   Assign(patch.block_size_tokens, &spec.block_size_tokens);
   Assign(patch.dp_start_rank, &spec.dp_start_rank);

@@ -2,6 +2,7 @@
 #define KVROUTER_SERVICE_WORKER_REGISTRY_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -67,13 +68,21 @@ class WorkerRegistry {
   // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own
   // (so repeating a registration changes nothing). Non-zero: must not be older than the live one; a
   // newer one is a new life. Within one life `draining` is only ever raised here (a worker that
-  // re-registers on a timer must not undo a drain); Update lowers it. Returns the record as stored.
+  // re-registers on a timer must not undo a drain); Update lowers it. One that drains only for want
+  // of an address serves when it gets one, here or by Update. Returns the record as stored.
   // Errors: kInvalidRequest naming the field, the errors of Router::UpsertWorker; after an error
   // the old record stays in force.
   absl::StatusOr<WorkerSpec> Register(WorkerSpec spec);
 
   // Errors: kUnknownWorker (NOT_FOUND), else as Register.
   absl::StatusOr<WorkerSpec> Update(WorkerId id, const WorkerPatch& patch);
+
+  // From a record as it is (null: unknown) to the record as it shall be (nothing: gone).
+  using WorkerEdit =
+      std::function<absl::StatusOr<std::optional<WorkerSpec>>(const WorkerSpec* known)>;
+  // In one step, whatever other doors do meanwhile: `edit` runs under the lock and must not call
+  // back. Its error leaves all as it is; the life goes on.
+  absl::Status Edit(WorkerId id, const WorkerEdit& edit);
 
   // No new picks; bookings stay. Error: kUnknownWorker.
   absl::StatusOr<WorkerSpec> Drain(WorkerId id);
@@ -91,7 +100,7 @@ class WorkerRegistry {
 
   // For a door that refuses a message before it is a record: counted like an error of Register.
   void CountRefusal(const absl::Status& answer) { refused_.Count(answer); }
-  // Errors of Register, Update and Drain, each counted once, and those of CountRefusal.
+  // Errors of Register, Update, Edit and Drain, each counted once, and those of CountRefusal.
   RefusalCounts::ByReason Refused() const { return refused_.Read(); }
 
   std::optional<WorkerSpec> Find(WorkerId id) const;
@@ -103,6 +112,9 @@ class WorkerRegistry {
  private:
   absl::StatusOr<WorkerSpec> TryRegister(WorkerSpec spec);
   absl::StatusOr<WorkerSpec> TryUpdate(WorkerId id, const WorkerPatch& patch);
+  absl::Status TryEdit(WorkerId id, const WorkerEdit& edit);
+  // Drains though nobody asked for it: there is no address to send anybody to.
+  bool DrainsForWantOfAddress(const WorkerSpec& spec) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the drain of this record was asked for by a caller.
   void NoteDrainLocked(WorkerId id, bool draining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

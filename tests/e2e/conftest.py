@@ -65,8 +65,9 @@ class Metrics:
 
 
 class Daemon:
-    def __init__(self, process, http_address, grpc_address, log):
+    def __init__(self, process, http_address, grpc_address, log, indexer_address=None):
         self.process = process
+        self.indexer_address = indexer_address
         self.http_address = http_address
         self.grpc_address = grpc_address
         self.log = log
@@ -154,7 +155,7 @@ def start(tmp_path):
         wait_for('addresses file', lambda: addresses.exists() or process.poll() is not None)
         assert process.poll() is None, f'kvrouterd exited with {process.returncode}: {log.read_text()}'
         bound = dict(line.split('=', 1) for line in addresses.read_text().splitlines())
-        return Daemon(process, bound['http'], bound['grpc'], log)
+        return Daemon(process, bound['http'], bound['grpc'], log, bound.get('indexer'))
 
     yield call
     for process in running:
@@ -167,6 +168,7 @@ class Engine:
     """One rank's event socket in vLLM's wire format, with an empty history to replay."""
 
     def __init__(self, context):
+        self.dp_rank = 0  # as its batches say
         self.live = context.socket(zmq.XPUB)  # as PUB on the wire; tells when a subscription has arrived
         self.live.setsockopt(zmq.LINGER, 0)
         self.live.bind('tcp://127.0.0.1:*')
@@ -178,7 +180,7 @@ class Engine:
         assert self.live.recv()[:1] == b'\x01'
 
     def publish(self, *events):
-        batch = msgpack.packb([time.time(), list(events), 0])
+        batch = msgpack.packb([time.time(), list(events), self.dp_rank])
         self.live.send_multipart([b'', struct.pack('>Q', self.sequence), batch])
         self.sequence += 1
 

@@ -11,8 +11,9 @@ Error answers are {"error": text} without being told so.
 import dataclasses
 import typing
 
+from http_table import JSON
+
 TOKENS = list(range(10))
-JSON = 'application/json'
 
 
 @dataclasses.dataclass

@@ -52,7 +52,7 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
     engine = new_engine()
     context = zmq.Context()
     plane = ZmqPublisher(context)
-    daemon = start('--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint)
+    daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint)
     daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     plane.wait_for_subscriber()
     plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,

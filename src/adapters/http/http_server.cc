@@ -30,6 +30,28 @@ struct HttpServer::Impl {
   std::vector<std::jthread> threads;
 };
 
+HttpServerCounters& HttpServerCounters::operator+=(const HttpServerCounters& other) {
+  requests += other.requests;
+  unrouted += other.unrouted;
+  connections += other.connections;
+  buffered_bytes += other.buffered_bytes;
+  connections_accepted += other.connections_accepted;
+  connections_refused += other.connections_refused;
+  connections_evicted += other.connections_evicted;
+  accept_failures += other.accept_failures;
+  idle_timeouts += other.idle_timeouts;
+  head_timeouts += other.head_timeouts;
+  body_timeouts += other.body_timeouts;
+  write_timeouts += other.write_timeouts;
+  malformed += other.malformed;
+  heads_too_large += other.heads_too_large;
+  bodies_too_large += other.bodies_too_large;
+  bodies_without_room += other.bodies_without_room;
+  answers_without_room += other.answers_without_room;
+  streams_overflowed += other.streams_overflowed;
+  return *this;
+}
+
 HttpServer::HttpServer(HttpServerConfig config)
     : impl_(std::make_unique<Impl>(std::move(config))) {}
 

@@ -100,6 +100,8 @@ struct HttpServerCounters {
   uint64_t bodies_without_room = 0;   // 503 for max_buffered_bytes
   uint64_t answers_without_room = 0;  // the same
   uint64_t streams_overflowed = 0;    // closed at max_unsent_bytes
+
+  HttpServerCounters& operator+=(const HttpServerCounters& other);
 };
 
 // One request of a connection is answered at a time, so pipelined answers keep their order.

@@ -1,9 +1,6 @@
 #ifndef KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
 #define KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
 
-#include <array>
-#include <atomic>
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -13,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "adapters/http/api_routes.h"
 #include "adapters/http/http_server.h"
 #include "adapters/http/ops.h"
 #include "adapters/http/selection_bodies.h"
@@ -51,17 +49,11 @@ class SelectionApi {
   };
 
   // `parts` outlive the server's run.
-  explicit SelectionApi(Parts parts) : parts_(std::move(parts)), answers_(Routes().size()) {}
+  explicit SelectionApi(Parts parts) : parts_(std::move(parts)) {}
 
   void AddRoutes(HttpServer* server);
 
-  // Answers of one route so far.
-  struct RouteAnswers {
-    std::string_view method;
-    std::string_view route;          // the pattern, e.g. "/workers/{}"
-    std::array<uint64_t, 3> counts;  // 2xx, 4xx, 5xx
-  };
-  std::vector<RouteAnswers> Answers() const;
+  std::vector<ApiRoutes::RouteAnswers> Answers() const { return routes_.Answers(); }
 
  private:
   using Answer = absl::StatusOr<HttpResponse>;
@@ -73,19 +65,6 @@ class SelectionApi {
     Call call = nullptr;
   };
   static std::span<const RouteEntry> Routes();
-
-  // Counts the refusal of what never reaches `service`, which counts its own answers.
-  template <typename Service>
-  static absl::Status Counted(Service* service, absl::Status status) {
-    service->CountRefusal(WithReason(status));
-    return status;
-  }
-  template <typename Service, typename T>
-  static absl::StatusOr<T> Counted(Service* service, absl::StatusOr<T> read) {
-    service->CountRefusal(WithReason(read.status()));
-    return read;
-  }
-  static absl::Status WithReason(const absl::Status& status);
 
   Answer PostWorker(const HttpRequest& request);
   Answer GetWorkers(const HttpRequest& request);
@@ -112,14 +91,8 @@ class SelectionApi {
   Answer Ready(const HttpRequest& request);
 
   const Parts parts_;
-  std::vector<std::array<std::atomic<uint64_t>, 3>> answers_;  // as Routes()
+  ApiRoutes routes_;
 };
-
-// A dump is built in memory; a larger one is refused (the gRPC door streams).
-inline constexpr size_t kMaxDumpBytes = size_t{1} << 30;
-
-// 400, 404, 409, 413, 422, 429, 503 for an error of bodies or service.
-int HttpStatusOf(const absl::Status& status);
 
 }  // namespace kvrouter
 

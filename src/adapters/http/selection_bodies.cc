@@ -301,38 +301,15 @@ std::vector<Field> FieldsOf(BodyKind kind) {
   return fields;
 }
 
-absl::Status ReadDocument(simdjson::padded_string_view text, BodyKind kind, SelectionBody* body) {
-  thread_local simdjson::ondemand::parser parser;
-  simdjson::ondemand::document document;
-  if (const auto error = parser.iterate(text).get(document); error != simdjson::SUCCESS)
-    return BadJson(simdjson::error_message(error));
-  simdjson::ondemand::object object;
-  if (const auto error = document.get_object().get(object); error != simdjson::SUCCESS) {
-    return error == simdjson::INCORRECT_TYPE ? BadField("body", "must be an object")
-                                             : BadJson(simdjson::error_message(error));
-  }
-  static const std::vector<Field> kFields[] = {
-      FieldsOf(BodyKind::kSelect), FieldsOf(BodyKind::kReserve), FieldsOf(BodyKind::kPrompt)};
-  KVR_RETURN_IF_ERROR(
-      ReadFields<SelectionBody>(object, kFields[static_cast<size_t>(kind)], body, 1));
-  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
-    return BadJson("text after the end of the object");
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 static_assert(simdjson::SIMDJSON_PADDING <= 64, "selection_bodies.h promises 64 to be enough");
 
 absl::StatusOr<SelectionBody> ReadSelectionBody(const std::string& body, BodyKind kind) {
+  static const std::vector<Field> kFields[] = {
+      FieldsOf(BodyKind::kSelect), FieldsOf(BodyKind::kReserve), FieldsOf(BodyKind::kPrompt)};
   SelectionBody read;
-  if (body.capacity() - body.size() >= simdjson::SIMDJSON_PADDING) {
-    KVR_RETURN_IF_ERROR(ReadDocument(
-        simdjson::padded_string_view(body.data(), body.size(), body.capacity()), kind, &read));
-  } else {
-    const simdjson::padded_string copy(body);
-    KVR_RETURN_IF_ERROR(ReadDocument(copy, kind, &read));
-  }
+  KVR_RETURN_IF_ERROR(ReadJsonBody<SelectionBody>(body, kFields[static_cast<size_t>(kind)], &read));
   return read;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "adapters/http/dump_json.h"
 #include "adapters/http/http_format.h"
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
@@ -62,32 +63,7 @@ SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
 }
 
 SelectionApi::Answer SelectionApi::Dump(const HttpRequest&) {
-  std::string text = "{";
-  for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
-    text += text.size() > 1 ? "," : "";
-    text += JsonText(fmt::format("{}:{}", partition.model_name, partition.routing_group));
-    text += fmt::format(R"(:{{"block_size":{},"events":[)", partition.block_size_tokens);
-    bool first = true;
-    const auto dumped = parts_.router->Dump(partition.model_name, partition.routing_group,
-                                            [&](const KvEvent& event) {
-                                              if (!first) text += ",";
-                                              first = false;
-                                              text += EventJson(event);
-                                              return text.size() <= kMaxDumpBytes;
-                                            });
-    text += "]";
-    if (!dumped.ok()) {
-      text += fmt::format(R"(,"error":{})", JsonText({dumped.status().message().data(),
-                                                      dumped.status().message().size()}));
-    }
-    text += "}";
-    if (text.size() > kMaxDumpBytes) {
-      return Counted(parts_.routing,
-                     MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
-                               fmt::format("the dump is over {} bytes", kMaxDumpBytes)));
-    }
-  }
-  text += "}";
+  KVR_ASSIGN_OR_RETURN(std::string text, Counted(parts_.routing, DumpJson(*parts_.router)));
   return JsonAnswer(200, std::move(text));
 }
 

@@ -18,7 +18,7 @@ namespace kvrouter {
 
 // Strict reading of JSON objects with simdjson's on-demand parser, which never builds a tree: a
 // value is read once, where it lies. It checks only what is visited, so every value is visited.
-// Private to the selection door (simdjson stays out of other headers).
+// Private to the selection and indexer doors (simdjson stays out of other headers).
 
 using JsonValue = simdjson::ondemand::value;
 
@@ -143,6 +143,36 @@ absl::Status ReadObject(JsonValue value, std::string_view name,
   if (const auto error = value.get_object().get(object); error != simdjson::SUCCESS)
     return ValueError(error, value, name, "an object");
   return ReadFields(object, fields, out, depth);
+}
+
+// A whole body that is one object.
+template <typename T>
+absl::Status ReadJsonText(simdjson::padded_string_view text, std::span<const JsonField<T>> fields,
+                          T* out) {
+  thread_local simdjson::ondemand::parser parser;
+  simdjson::ondemand::document document;
+  if (const auto error = parser.iterate(text).get(document); error != simdjson::SUCCESS)
+    return BadJson(simdjson::error_message(error));
+  simdjson::ondemand::object object;
+  if (const auto error = document.get_object().get(object); error != simdjson::SUCCESS) {
+    return error == simdjson::INCORRECT_TYPE ? BadField("body", "must be an object")
+                                             : BadJson(simdjson::error_message(error));
+  }
+  KVR_RETURN_IF_ERROR(ReadFields(object, fields, out, 1));
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return BadJson("text after the end of the object");
+  return absl::OkStatus();
+}
+
+// `body` with at least kBodyPaddingBytes of capacity behind its text is read in place, else copied.
+template <typename T>
+absl::Status ReadJsonBody(const std::string& body, std::span<const JsonField<T>> fields, T* out) {
+  if (body.capacity() - body.size() < simdjson::SIMDJSON_PADDING) {
+    const simdjson::padded_string copy(body);
+    return ReadJsonText<T>(copy, fields, out);
+  }
+  return ReadJsonText(simdjson::padded_string_view(body.data(), body.size(), body.capacity()),
+                      fields, out);
 }
 
 }  // namespace kvrouter

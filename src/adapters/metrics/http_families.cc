@@ -25,11 +25,16 @@ void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
   out->Add(http.bodies_without_room, {{"what", "body"}});
   out->Add(http.answers_without_room, {{"what", "answer"}});
   out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
-  out->Open(Metric::kHttpSelectionRequests);
-  for (const HttpRouteFigure& figure : http.selection_answers) {
-    out->Add(figure.answers,
-             {{"method", figure.method}, {"route", figure.route}, {"status", figure.status_class}});
-  }
+  const auto show_routes = [&](Metric metric, const std::vector<HttpRouteFigure>& figures) {
+    out->Open(metric);
+    for (const HttpRouteFigure& figure : figures) {
+      out->Add(
+          figure.answers,
+          {{"method", figure.method}, {"route", figure.route}, {"status", figure.status_class}});
+    }
+  };
+  show_routes(Metric::kHttpSelectionRequests, http.selection_answers);
+  show_routes(Metric::kHttpIndexerRequests, http.indexer_answers);
   out->Show(Metric::kSelectionsCached, http.selections_cached);
   out->Show(Metric::kSelectionsCachedBytes, http.selections_cached_bytes);
   out->Show(Metric::kSelectionsEvicted, http.selections_evicted);

@@ -7,7 +7,7 @@
 
 namespace kvrouter {
 
-// Answers of one route of the selection API.
+// Answers of one route of an API.
 struct HttpRouteFigure {
   std::string method;
   std::string route;
@@ -15,7 +15,7 @@ struct HttpRouteFigure {
   uint64_t answers = 0;
 };
 
-// What the HTTP door counts, handed over by the daemon since adapters do not know each other.
+// What the HTTP doors count together, handed over by the daemon since adapters do not know each other.
 struct HttpFigures {
   uint64_t requests = 0;
   uint64_t unrouted = 0;
@@ -36,6 +36,7 @@ struct HttpFigures {
   uint64_t answers_without_room = 0;
   uint64_t streams_overflowed = 0;
   std::vector<HttpRouteFigure> selection_answers;
+  std::vector<HttpRouteFigure> indexer_answers = {};  // none if that API is not served
   // Of the selection API's cache of /select inputs.
   uint64_t selections_cached = 0;
   uint64_t selections_cached_bytes = 0;

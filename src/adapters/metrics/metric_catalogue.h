@@ -119,6 +119,7 @@ enum class Metric : uint8_t {
   kHttpBuffersFull,
   kHttpStreamsOverflowed,
   kHttpSelectionRequests,
+  kHttpIndexerRequests,
   kSelectionsCached,
   kSelectionsCachedBytes,
   kSelectionsEvicted,

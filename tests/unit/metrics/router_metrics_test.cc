@@ -388,7 +388,8 @@ class RouterMetricsSourcesTest : public testing::Test {
                                return HttpFigures{
                                    .requests = 3,
                                    .connections_refused = 4,
-                                   .selection_answers = {{"POST", "/select", "4xx", 5}}};
+                                   .selection_answers = {{"POST", "/select", "4xx", 5}},
+                                   .indexer_answers = {{"POST", "/query", "2xx", 6}}};
                              },
                          .ready = [] { return true; }});
   }
@@ -449,6 +450,9 @@ TEST_F(RouterMetricsSourcesTest, RequestsAndLoadMoveWithBookings) {
   EXPECT_EQ(freed.Value("kvrouter_unknown_frees_total"), 1);
   EXPECT_EQ(freed.Value("kvrouter_bookings"), 0);
   EXPECT_EQ(freed.Value("kvrouter_http_requests_total"), 3);
+  EXPECT_EQ(freed.Value("kvrouter_http_indexer_requests_total",
+                        {R"(method="POST")", R"(route="/query")", R"(status="2xx")"}),
+            6);
   EXPECT_EQ(freed.Value("kvrouter_http_selection_requests_total",
                         {R"(method="POST")", R"(route="/select")", R"(status="4xx")"}),
             5);

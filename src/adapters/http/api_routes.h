@@ -1,0 +1,65 @@
+#ifndef KVROUTER_ADAPTERS_HTTP_API_ROUTES_H_
+#define KVROUTER_ADAPTERS_HTTP_API_ROUTES_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "adapters/http/http_server.h"
+
+namespace kvrouter {
+
+// 400, 404, 409, 413, 415, 422, 429, 503 for an error of bodies or service.
+int HttpStatusOf(const absl::Status& status);
+
+// Bodies say no more than a status code; the reason gRPC gives for the same is kInvalidRequest.
+absl::Status WithReason(const absl::Status& status);
+
+// Counts the refusal of what never reaches `service`, which counts its own answers.
+template <typename Service>
+absl::Status Counted(Service* service, absl::Status status) {
+  service->CountRefusal(WithReason(status));
+  return status;
+}
+template <typename Service, typename T>
+absl::StatusOr<T> Counted(Service* service, absl::StatusOr<T> read) {
+  service->CountRefusal(WithReason(read.status()));
+  return read;
+}
+
+// The routes of one API: errors become {"error":text}, and the answers of each route are counted by
+// class of status. Thread safety: Add before the server starts; then thread-safe.
+class ApiRoutes {
+ public:
+  using Call = std::function<absl::StatusOr<HttpResponse>(const HttpRequest&)>;
+
+  void Add(HttpServer* server, std::string_view method, std::string_view path, Call call);
+
+  // Answers of one route so far.
+  struct RouteAnswers {
+    std::string method;
+    std::string route;               // the pattern, e.g. "/workers/{}"
+    std::array<uint64_t, 3> counts;  // 2xx, 4xx, 5xx
+  };
+  std::vector<RouteAnswers> Answers() const;
+
+ private:
+  struct Entry {
+    std::string method;
+    std::string path;
+    Call call;
+    std::array<std::atomic<uint64_t>, 3> counts{};
+  };
+  std::deque<Entry> entries_;  // whose addresses the handlers keep
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_HTTP_API_ROUTES_H_
