@@ -63,8 +63,8 @@ class Fetch {
 
 }  // namespace
 
-absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::string& path,
-                                    std::chrono::milliseconds timeout) {
+absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::string& path,
+                                     std::chrono::milliseconds timeout) {
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return absl::InvalidArgumentError(
@@ -87,11 +87,19 @@ absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::str
     return absl::UnavailableError(
         fmt::format("cannot read http://{}{}: {}", host_port, path, fetch.error().message()));
   }
-  if (fetch.response().result() != http::status::ok) {
+  return HttpAnswer{.status = static_cast<int>(fetch.response().result_int()),
+                    .body = std::move(fetch.response().body())};
+}
+
+absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::string& path,
+                                    std::chrono::milliseconds timeout) {
+  absl::StatusOr<HttpAnswer> answer = HttpFetch(host_port, path, timeout);
+  if (!answer.ok()) return answer.status();
+  if (answer->status != 200) {
     return absl::InternalError(
-        fmt::format("http://{}{} answered {}", host_port, path, fetch.response().result_int()));
+        fmt::format("http://{}{} answered {}", host_port, path, answer->status));
   }
-  return std::move(fetch.response().body());
+  return std::move(answer->body);
 }
 
 }  // namespace kvrouter::client

@@ -8,6 +8,9 @@
 
 #include "ctl/bench/bench_command.h"
 #include "ctl/commands.h"
+#include "ctl/doctor/diagnose.h"
+#include "ctl/doctor/doctor_text.h"
+#include "ctl/doctor/gather.h"
 
 namespace {
 
@@ -28,6 +31,9 @@ struct Options {
   std::string metrics_prefix;
   kvrouter::ctl::DumpOptions dump;
   BenchOptions bench;
+  kvrouter::ctl::DoctorOptions doctor;
+  double doctor_window_s = 0;
+  int exit_code = 0;  // of a command that succeeded
   Command command;
 };
 
@@ -120,6 +126,31 @@ void DeclareBench(CLI::App* app, Options* options) {
   });
 }
 
+void DeclareDoctor(CLI::App* app, Options* options) {
+  CLI::App* doctor = app->add_subcommand(
+      "doctor",
+      "what is wrong with a daemon and its workers, worst first, and what to do; exit "
+      "code 0: nothing, 1: warnings, 2: something critical");
+  doctor
+      ->add_option("--window", options->doctor_window_s,
+                   "judge what the daemon counts in so many seconds from now (default: all that "
+                   "it counted since its start)")
+      ->check(CLI::Range(0.0, 3600.0));
+  doctor->add_flag("--skip-workers", options->doctor.skip_workers,
+                   "do not ask the workers' own /health and /metrics");
+  doctor->callback([options] {
+    options->command = [options]() -> absl::StatusOr<std::string> {
+      options->doctor.window =
+          std::chrono::milliseconds(static_cast<int64_t>(options->doctor_window_s * 1000));
+      const auto seen = kvrouter::ctl::Gather(options->connection, options->doctor);
+      const auto findings = kvrouter::ctl::Diagnose(seen);
+      options->exit_code = kvrouter::ctl::ExitCode(findings);
+      return options->connection.json ? kvrouter::ctl::FindingsJson(seen, findings)
+                                      : kvrouter::ctl::FindingsText(seen, findings);
+    };
+  });
+}
+
 void Declare(CLI::App* app, Options* options) {
   app->require_subcommand(0, 1);  // none is told apart from an unknown one after parsing
   app->fallthrough();             // global options may also follow the command
@@ -141,6 +172,7 @@ void Declare(CLI::App* app, Options* options) {
   DeclareWorkerCommands(app, options);
   DeclareRoute(app, options);
   DeclareBench(app, options);
+  DeclareDoctor(app, options);
   CLI::App* overlap = app->add_subcommand("overlap", "how much of a prompt each worker holds");
   DeclarePrompt(overlap, &options->route);
   overlap->callback([options] {
@@ -214,5 +246,5 @@ int main(int argc, char** argv) {
     return Fail({output.status().message().data(), output.status().message().size()});
   }
   std::fwrite(output->data(), 1, output->size(), stdout);
-  return 0;
+  return options.exit_code;
 }
