@@ -133,6 +133,7 @@ class EngineFeed {
     bool repair_pending = false;  // repair: its first batch shows whether it reaches further back
     bool requested = false;
     bool progressed = false;  // a batch was applied
+    bool marker_seen = false;
     bool moved = false;       // since it was last looked at: applied or verified one
     MonotonicTime deadline{};
     // Last live batch that had come when the request went out: the answer must reach it.

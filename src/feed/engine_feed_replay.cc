@@ -112,7 +112,8 @@ void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
 
 void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vector<KvEvent>* out) {
   if (marker_seen && replay_->verify_pending) return BeginRestart(out);
-  const Replay ended = *std::exchange(replay_, std::nullopt);
+  Replay ended = *std::exchange(replay_, std::nullopt);
+  ended.marker_seen = marker_seen;
   ++(marker_seen ? counters_.replays_completed : counters_.replays_failed);
   if (ended.repair_pending) {
     if (marker_seen) held_.SetTruncated();  // a repair that found nothing
@@ -178,7 +179,8 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
         Stage(/*repair=*/false, out);
         Building().GoOnWithout(
             fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out);
-        Building().SetTruncated();
+        // An answer that was cut short does not tell.
+        if (ended.marker_seen) Building().SetTruncated();
         gap_is_final = false;
       }
       Building().Apply(buffer_.Front(), out);
