@@ -107,13 +107,17 @@ void CheckReplay(const Observations& seen, std::vector<Finding>* out) {
 
 // Requests are booked, the socket is connected, and nothing comes.
 void CheckSilence(const Observations& seen, std::vector<Finding>* out) {
+  constexpr double kEnoughTokens = 1000;  // looked up in the engine's cache
+  constexpr double kEnoughRequests = 100;
   const double booked = Total(seen.metrics, "dynamo_component_router_requests_started_total");
   Names silent, empty;
   ForEachFeed(seen, [&](const SeenWorker& worker, const SeenFeed& feed) {
     if (feed.state != "live" && feed.state != "degraded") return;
     const double asked =
         worker.engine ? Total(worker.engine->metrics, "vllm:prefix_cache_queries_total") : 0;
-    if (feed.events_applied == 0 && (asked > 0 || booked >= 100)) {
+    // Counts come with the feed's next report, blocks at once: either is a sign of life.
+    const bool nothing_came = feed.events_applied == 0 && feed.index_blocks == 0;
+    if (nothing_came && (asked >= kEnoughTokens || booked >= kEnoughRequests)) {
       silent.Add(worker, feed.dp_rank);
     } else if (feed.events_applied > 0 && feed.index_blocks == 0 && asked > 0 &&
                Total(worker.engine->metrics, "vllm:prefix_cache_hits_total") > 0) {

@@ -74,25 +74,51 @@ void CheckDuplicates(const Observations& seen, std::vector<Finding>* out) {
   }
 }
 
-// What introspection of the daemon noticed by itself (kvrouter_worker_sign).
+// What the daemon noticed by itself when it asked its engines (kvrouter_worker_sign). It sees them
+// from where it runs, which may be more than the doctor sees; what both see is found once.
+struct SignMeaning {
+  const char* reason;
+  Severity severity;
+  const char* id;
+  const char* what;
+  const char* help;
+};
+constexpr SignMeaning kSigns[] = {
+    {"block_size", Severity::kCritical, "block_size_mismatch",
+     "have another block size than they were registered with",
+     "set the worker's block_size to the engine's --block-size"},
+    {"silent_publisher", Severity::kCritical, "silent_publisher",
+     "compute blocks and announce nothing",
+     "vLLM: --kv-events-config '{\"enable_kv_cache_events\":true,...}'; is the port that of the "
+     "PUB "
+     "socket?"},
+    {"prefix_caching_off", Severity::kCritical, "prefix_caching_off",
+     "cache nothing: there is nothing to route by", "vLLM: --enable-prefix-caching"},
+    {"replay_missing", Severity::kWarning, "replay_missing", "have no replay endpoint",
+     "replay_endpoint of the worker, and in vLLM's --kv-events-config"},
+    {"model_name", Severity::kWarning, "model_mismatch",
+     "do not serve the model they were registered for", "model_name of the worker"},
+    {"unreachable", Severity::kWarning, "engine_unreachable",
+     "do not answer /health when the daemon asks", "the engine; network policies"},
+};
+
 void CheckSigns(const Observations& seen, std::vector<Finding>* out) {
-  std::map<std::string, Names> by_sign;
-  for (const client::Sample& sample : seen.metrics) {
-    if (sample.name != "kvrouter_worker_sign" || sample.value <= 0) continue;
-    const std::string worker(sample.Label("worker_id"));
-    const std::string_view rank = sample.Label("dp_rank");
-    by_sign[std::string(sample.Label("sign"))].Add(
-        rank.empty() ? worker : fmt::format("{}/{}", worker, rank));
-  }
-  for (const auto& [sign, workers] : by_sign) {
-    const bool blind =
-        sign == "block_size" || sign == "block_size_mismatch" || sign == "prefix_caching_off";
-    out->push_back({blind ? Severity::kCritical : Severity::kWarning,
-                    fmt::format("sign_{}", sign),
-                    fmt::format("the daemon noticed \"{}\" at workers {}", sign, workers.Text()),
-                    {{fmt::format("kvrouter_worker_sign{{sign=\"{}\"}}", sign),
+  for (const SignMeaning& sign : kSigns) {
+    const bool known = std::any_of(out->begin(), out->end(),
+                                   [&](const Finding& finding) { return finding.id == sign.id; });
+    Names workers;
+    for (const client::Sample& sample : seen.metrics) {
+      if (sample.name == "kvrouter_worker_sign" && sample.value > 0 &&
+          sample.Label("reason") == sign.reason)
+        workers.Add(std::string(sample.Label("worker_id")));
+    }
+    if (known || workers.empty()) continue;
+    out->push_back({sign.severity,
+                    sign.id,
+                    fmt::format("workers {} {}", workers.Text(), sign.what),
+                    {{fmt::format("kvrouter_worker_sign{{reason=\"{}\"}}", sign.reason),
                       std::to_string(workers.count()), "0"}},
-                    "docs/operations.md says what each sign means"});
+                    sign.help});
   }
 }
 

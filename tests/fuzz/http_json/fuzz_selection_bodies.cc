@@ -1,8 +1,9 @@
-// Bodies of the HTTP selection API: any bytes give a body or an error, and reading in place and from a copy agree.
+// Bodies of the HTTP selection and indexer APIs: any bytes give a body or an error, and reading in place and from a copy agree.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "adapters/http/indexer_bodies.h"
 #include "adapters/http/selection_bodies.h"
 #include "base/check.h"
 
@@ -25,5 +26,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto worker = ReadWorkerBody(text); worker.ok())
     (void)ReadWorkerPatch(text, worker->spec);
   (void)ReadOutputBlockBody(text);
+  (void)ReadRegisterBody(text);
+  (void)ReadUnregisterBody(text);
+  (void)ReadPeerBody(text);
+  const auto query = ReadQueryBody(roomy);
+  KVR_CHECK(query.status() == ReadQueryBody(tight).status(), "queries differ");
+  (void)ReadQueryByHashBody(roomy);
   return 0;
 }

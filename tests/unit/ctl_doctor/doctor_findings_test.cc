@@ -83,6 +83,10 @@ Trouble Refused(const char* id, Severity severity, const char* reason) {
   return Counted(id, severity, "kvrouter_requests_refused_total", 3, {{"reason", reason}});
 }
 
+Trouble Sign(const char* id, Severity severity, const char* reason) {
+  return Counted(id, severity, "kvrouter_worker_sign", 1, {{"worker_id", "1"}, {"reason", reason}});
+}
+
 std::vector<Trouble> Troubles() {
   const auto critical = Severity::kCritical;
   const auto warning = Severity::kWarning;
@@ -141,6 +145,13 @@ std::vector<Trouble> Troubles() {
               {{"source", "file"}, {"state", "conflict"}}),
       Counted("discovery_refused", warning, "kvrouter_discovery_workers", 1,
               {{"source", "file"}, {"state", "refused"}}),
+      // What the daemon noticed by itself.
+      Sign("block_size_mismatch", critical, "block_size"),
+      Sign("silent_publisher", critical, "silent_publisher"),
+      Sign("prefix_caching_off", critical, "prefix_caching_off"),
+      Sign("replay_missing", warning, "replay_missing"),
+      Sign("model_mismatch", warning, "model_name"),
+      Sign("engine_unreachable", warning, "unreachable"),
       // Feeds.
       {"no_event_feed", warning,
        [](Observations* seen) {
@@ -177,7 +188,8 @@ std::vector<Trouble> Troubles() {
        }},
       {"replay_missing", warning,
        [](Observations* seen) { seen->workers[0].events[0].replay.clear(); }},
-      {"silent_publisher", critical, [](Observations* seen) { Feed(seen, 0).events_applied = 0; }},
+      {"silent_publisher", critical,
+       [](Observations* seen) { Feed(seen, 0).events_applied = Feed(seen, 0).index_blocks = 0; }},
       {"index_empty", warning, [](Observations* seen) { Feed(seen, 0).index_blocks = 0; }},
       // Engines.
       {"engine_unhealthy", critical,
@@ -251,6 +263,17 @@ INSTANTIATE_TEST_SUITE_P(Each, DoctorFindingTest, testing::ValuesIn(Troubles()),
                                   std::to_string(param_info.index);
                          });
 
+TEST(DoctorTest, BlocksOrCountsAreASignOfLife) {
+  Observations seen = AHealthyFleet();
+  Feed(&seen, 0).events_applied = 0;  // not reported yet
+  EXPECT_THAT(Ids(Diagnose(seen)), IsEmpty());
+  Feed(&seen, 0).index_blocks = 0;
+  Set(&Engine(&seen, 0), "vllm:prefix_cache_queries_total", 999);
+  Set(&Engine(&seen, 0), "vllm:prefix_cache_hits_total", 499);
+  Set(&seen.metrics, "dynamo_component_router_requests_started_total", 99);
+  EXPECT_THAT(Ids(Diagnose(seen)), IsEmpty()) << "too little was asked to expect events";
+}
+
 // Just short of the limit, nothing is said.
 TEST(DoctorTest, LimitsAreMeantAsTheyAreSaid) {
   Observations seen = AHealthyFleet();
@@ -295,6 +318,13 @@ TEST(DoctorTest, AHybridModelsEffectiveBlockSizeIsTheOneThatCounts) {
   labels["block_size"] = "8";
   labels["effective_attention_block_size"] = "16";
   EXPECT_THAT(Ids(Diagnose(seen)), IsEmpty());
+}
+
+TEST(DoctorTest, WhatTheDaemonSeesTooIsFoundOnce) {
+  Observations seen = AHealthyFleet();
+  seen.workers[0].events[0].replay.clear();
+  Count(&seen, "kvrouter_worker_sign", 1, {{"worker_id", "1"}, {"reason", "replay_missing"}});
+  EXPECT_THAT(Ids(Diagnose(seen)), ElementsAre("replay_missing"));
 }
 
 TEST(DoctorTest, ManyRanksOfOneTroubleAreOneFinding) {
