@@ -69,7 +69,10 @@ absl::Status Validate(const RouterConfig& config) {
   KVR_RETURN_IF_ERROR(CheckPeriod("expiry_check_period", scheduler.expiry_check_period));
   KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingsLimit));
   KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionsLimit));
-  return CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max());
+  KVR_RETURN_IF_ERROR(
+      CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max()));
+  return CheckCount("max_lower_tier_blocks", config.max_lower_tier_blocks,
+                    std::numeric_limits<uint32_t>::max());
 }
 
 }  // namespace kvrouter

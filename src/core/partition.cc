@@ -77,7 +77,9 @@ void Partition::Gate::Close() {
 }
 
 Partition::Partition(Identity identity, const SchedulerConfig& config)
-    : identity_(std::move(identity)), scheduler_(SchedulerOptions(identity_, config)) {}
+    : identity_(std::move(identity)),
+      index_({.max_lower_tier_blocks = identity_.max_lower_tier_blocks}),
+      scheduler_(SchedulerOptions(identity_, config)) {}
 
 Partition::Member Partition::FindMember(WorkerId id) const {
   MutexLock lock(members_mu_);
@@ -200,6 +202,7 @@ PartitionSnapshot Partition::Snapshot() const {
           .index_unique_blocks = stats.unique_blocks,
           .index_holder_blocks = stats.holder_blocks,
           .tier_blocks = stats.tier_blocks,
+          .lower_tier_forgotten_total = stats.lower_tier_forgotten_blocks,
           .index_bytes = stats.bytes,
           .index_nodes = stats.nodes,
           .bookings = load.bookings,

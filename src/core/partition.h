@@ -38,6 +38,7 @@ class Partition {
     uint32_t number = 0;            // in booking ids
     uint32_t first_generation = 1;  // of booking ids
     uint64_t random_seed = 0;
+    uint32_t max_lower_tier_blocks = RouterConfig().max_lower_tier_blocks;
   };
 
   Partition(Identity identity, const SchedulerConfig& config);

@@ -113,7 +113,8 @@ absl::StatusOr<std::shared_ptr<Partition>> PartitionDirectory::FindOrCreate(cons
   Partition::Identity identity{.model_name = spec.model_name,
                                .routing_group = spec.routing_group,
                                .number = static_cast<uint32_t>(table->by_number.size()),
-                               .random_seed = SeedOf(spec, config_.random_seed)};
+                               .random_seed = SeedOf(spec, config_.random_seed),
+                               .max_lower_tier_blocks = config_.max_lower_tier_blocks};
   if (identity.number >= config_.max_partitions) {
     const auto empty = std::find_if(table->by_number.begin(), table->by_number.end(),
                                     [](const auto& p) { return p->WorkerCount() == 0; });

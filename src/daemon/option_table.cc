@@ -313,6 +313,11 @@ void AddLimits(std::vector<Option>* table) {
                     kMaxPartitionsLimit, "Pairs of model and routing group."));
   t.push_back(Whole("max-workers", "KVROUTER_MAX_WORKERS", FIELD(router.max_workers), 1, kMaxU32,
                     "Registered workers."));
+  t.push_back(
+      Whole("max-lower-tier-blocks", "KVROUTER_MAX_LOWER_TIER_BLOCKS",
+            FIELD(router.max_lower_tier_blocks), 1, kMaxU32,
+            "Blocks of a rank on one tier below its device; beyond it the tier is forgotten "
+            "and fills again."));
   t.push_back(Whole("max-prompt-tokens", "KVROUTER_MAX_PROMPT_TOKENS",
                     FIELD(service.max_prompt_tokens), 1, kMaxU32, "Longest prompt, in tokens."));
   t.push_back(Whole("max-request-id-bytes", "KVROUTER_MAX_REQUEST_ID_BYTES",

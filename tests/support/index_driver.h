@@ -16,7 +16,9 @@ namespace kvrouter {
 // the scenario it checks.
 class IndexDriver {
  public:
-  explicit IndexDriver(StoreCounting counting = StoreCounting::kCounted) : counting_(counting) {}
+  explicit IndexDriver(StoreCounting counting = StoreCounting::kCounted,
+                       const BlockIndexLimits& limits = {})
+      : index(limits), counting_(counting) {}
 
   static EngineHash HashOf(uint64_t worker, char content) {
     return EngineHash{worker * 1000 + static_cast<unsigned char>(content)};

@@ -349,6 +349,12 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "Pairs of worker rank and block on a tier below its device in the index, by tier: "
             "host_pinned, disk, external.",
  .moves = kWithEvents},
+{.metric = Metric::kIndexLowerTierForgotten,
+ .name = "kvrouter_index_lower_tier_forgotten_blocks_total", .type = kCounter,
+ .labels = kPartitionLabels, .unit = "blocks", .weighting = kEach, .origin = kOurs,
+ .meaning = "Blocks below a device that were forgotten because a rank announced more than "
+            "max_lower_tier_blocks on one tier.",
+ .moves = "When a tier of a rank grows beyond the bound, by all that was known of it."},
 {.metric = Metric::kIndexBytes, .name = "kvrouter_index_bytes", .type = kGauge,
  .labels = kPartitionLabels, .unit = "bytes", .weighting = kLevel, .origin = kOurs,
  .meaning = "Estimated memory of the index.",

@@ -83,6 +83,7 @@ enum class Metric : uint8_t {
   kIndexBlocks,
   kIndexHolderBlocks,
   kIndexLowerTierBlocks,
+  kIndexLowerTierForgotten,
   kIndexBytes,
   kIndexNodes,
   // Event feeds

@@ -39,7 +39,7 @@ uint64_t BlockHoldings::BlocksOf(uint32_t device_slot, StorageTier tier) const {
          (device.loose ? device.loose->Count(tier) : 0);
 }
 
-LooseBlocks* BlockHoldings::LooseOf(uint32_t slot) {
+LooseBlocks* BlockHoldings::LooseOf(uint32_t slot) const {
   return holders_[holders_.owners()[slot].device_slot].loose.get();
 }
 
@@ -403,13 +403,37 @@ BlockHoldings::Detached BlockHoldings::Detach(Target target, bool staged) {
   detached.slots = holders_[device_slot].slots;
   holders_.Detach(device_slot);
   for (const uint32_t slot : detached.slots) {
-    if (slot == kNoId) continue;
-    Holder& holder = holders_[slot];
-    holder.own_names.Clear();
-    holder.extra_stores = {};
-    holder.extra_names = {};
-    holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
+    if (slot != kNoId) BeginRelease(slot);
   }
+  return detached;
+}
+
+void BlockHoldings::BeginRelease(uint32_t slot) {
+  Holder& holder = holders_[slot];
+  holder.own_names.Clear();
+  holder.extra_stores = {};
+  holder.extra_names = {};
+  holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
+}
+
+BlockHoldings::Detached BlockHoldings::ForgetOverfull(const Holding& of) {
+  Detached detached;
+  const uint32_t device_slot = holders_.Find(of.target, of.staged);
+  if (device_slot == kNoId) return detached;
+  const uint64_t blocks = BlocksOf(device_slot, of.tier);
+  if (blocks <= max_lower_tier_blocks_) return detached;
+  const auto tier = static_cast<size_t>(of.tier);
+  const uint32_t slot = holders_[device_slot].slots[tier];
+  TotalFor(holders_[slot]) -= blocks;
+  forgotten_blocks_ += blocks;
+  detached.blocks = blocks;
+  detached.slots[tier] = slot;
+  if (auto& loose = holders_[device_slot].loose) {
+    loose->RemoveTier(of.tier);
+    if (loose->empty()) loose.reset();
+  }
+  holders_.DetachTier(device_slot, of.tier);
+  BeginRelease(slot);
   return detached;
 }
 

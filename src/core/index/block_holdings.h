@@ -31,6 +31,9 @@ namespace kvrouter {
 // Thread-compatible: BlockIndex has the lock.
 class BlockHoldings {
  public:
+  explicit BlockHoldings(uint64_t max_lower_tier_blocks = ~uint64_t{0})
+      : max_lower_tier_blocks_(max_lower_tier_blocks) {}
+
   // Of which tier, in which of a target's two states.
   struct Holding {
     Target target;
@@ -50,6 +53,8 @@ class BlockHoldings {
   // are to be released by Sweep. Two steps, since releasing takes time in proportion to what was
   // held and the caller may let others in between.
   Detached Detach(Target target, bool staged = false);
+  // If the tier below the device holds more than its bound, it holds nothing from now on; as Detach.
+  Detached ForgetOverfull(const Holding& of);
   // What is staged becomes what is held. REQUIRES: Detach(target).
   void Promote(Target target);
   // Releases some of the blocks of a detached slot; false when it was the last step.
@@ -60,6 +65,7 @@ class BlockHoldings {
   // (target, block) pairs on a tier, as seen by lookups.
   uint64_t HeldBlocks(StorageTier tier) const { return held_blocks_[static_cast<size_t>(tier)]; }
   uint64_t HeldBlocks(Target target, StorageTier tier) const;
+  uint64_t forgotten_blocks() const { return forgotten_blocks_; }  // by ForgetOverfull, ever
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
   struct NamedBlock {
@@ -98,7 +104,9 @@ class BlockHoldings {
   // Gives a place to the loose blocks that follow blocks of these names, to those that follow them,
   // and so on.
   void PlaceFollowers(uint32_t device_slot, std::vector<BlockName> names);
-  LooseBlocks* LooseOf(uint32_t slot);
+  // Forgets the slot's names, for Sweep to release its blocks.
+  void BeginRelease(uint32_t slot);
+  LooseBlocks* LooseOf(uint32_t slot) const;
   uint64_t BlocksOf(uint32_t device_slot, StorageTier tier) const;
   uint64_t& TotalFor(const Holder& holder) {
     return (holder.live ? held_blocks_ : staged_blocks_)[static_cast<size_t>(holder.tier)];
@@ -112,6 +120,9 @@ class BlockHoldings {
   // By tier; loose ones, too.
   std::array<uint64_t, kStorageTierCount> held_blocks_ = {};
   std::array<uint64_t, kStorageTierCount> staged_blocks_ = {};
+
+  const uint64_t max_lower_tier_blocks_;
+  uint64_t forgotten_blocks_ = 0;
 
   // Scratch of one event: per block of the event its name, its position's block and what to do.
   DuplicateFinder duplicates_;

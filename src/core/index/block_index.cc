@@ -29,6 +29,13 @@ bool ByTarget(const Match& a, const Match& b) {
   return a.target < b.target;
 }
 
+BlockHoldings::Holding HoldingOf(const KvEvent& event) {
+  return {.target = event.target,
+          .tier = event.tier,
+          .counting = event.counting,
+          .staged = event.staging == Staging::kStaged};
+}
+
 bool HasLowerTiers(const BlockHoldings& holdings) {
   return holdings.HeldBlocks(StorageTier::kHostPinned) > 0 ||
          holdings.HeldBlocks(StorageTier::kDisk) > 0 ||
@@ -57,19 +64,14 @@ void FindExtensions(const BlockHoldings& holdings, std::span<const LocalBlockHas
 
 }  // namespace
 
-BlockIndex::BlockIndex() : holdings_(std::make_unique<BlockHoldings>()) {}
+BlockIndex::BlockIndex(const BlockIndexLimits& limits)
+    : holdings_(std::make_unique<BlockHoldings>(limits.max_lower_tier_blocks)) {}
 BlockIndex::~BlockIndex() = default;
 
 ApplyResult BlockIndex::Apply(const KvEvent& event) {
   if (std::holds_alternative<Cleared>(event.data)) return Clear(event.target, event.staging);
-  const BlockHoldings::Holding of{.target = event.target,
-                                  .tier = event.tier,
-                                  .counting = event.counting,
-                                  .staged = event.staging == Staging::kStaged};
-  if (const auto* stored = std::get_if<Stored>(&event.data)) {
-    WriterLock lock(mu_);
-    return holdings_->Store(of, *stored);
-  }
+  if (const auto* stored = std::get_if<Stored>(&event.data)) return Store(event, *stored);
+  const BlockHoldings::Holding of = HoldingOf(event);
   constexpr size_t kHashesPerStep = 256;
   ApplyResult sum;
   std::span<const EngineHash> hashes = std::get<Removed>(event.data).engine_hashes;
@@ -86,6 +88,22 @@ ApplyResult BlockIndex::Apply(const KvEvent& event) {
     hashes = hashes.subspan(step.size());
   }
   return sum;
+}
+
+ApplyResult BlockIndex::Store(const KvEvent& event, const Stored& stored) {
+  SlotsByTier forgotten = kNoSlots;
+  ApplyResult result;
+  {
+    WriterLock lock(mu_);
+    result = holdings_->Store(HoldingOf(event), stored);
+    if (event.tier != StorageTier::kDevice) {
+      const BlockHoldings::Detached detached = holdings_->ForgetOverfull(HoldingOf(event));
+      forgotten = detached.slots;
+      result.blocks_removed = static_cast<uint32_t>(detached.blocks);
+    }
+  }
+  Sweep(forgotten);
+  return result;
 }
 
 void BlockIndex::RemoveTarget(Target target) { Clear(target, Staging::kNone); }
@@ -184,8 +202,7 @@ bool BlockIndex::StepDump(TargetDump* dump, std::vector<Stored>* out) const {
   return more;
 }
 
-bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit,
-                            StorageTier tier) const {
+bool BlockIndex::SaveTarget(Target target, const EmitSaved& emit, StorageTier tier) const {
   TargetSave save(target, tier);
   std::vector<TargetSave::Event> events;
   for (bool more = true; more;) {
@@ -211,6 +228,7 @@ BlockIndexStats BlockIndex::Stats() const {
                         .holder_blocks = holdings_->HeldBlocks(StorageTier::kDevice),
                         .nodes = holdings_->tree().node_count(),
                         .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
+  stats.lower_tier_forgotten_blocks = holdings_->forgotten_blocks();
   for (size_t tier = 0; tier < kStorageTierCount; ++tier)
     stats.tier_blocks[tier] = holdings_->HeldBlocks(static_cast<StorageTier>(tier));
   return stats;

@@ -45,6 +45,7 @@ struct BlockIndexStats {
   uint64_t unique_blocks = 0;
   uint64_t holder_blocks = 0;  // (target, block held on the device) pairs; nothing staged
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
+  uint64_t lower_tier_forgotten_blocks = 0;                  // for BlockIndexLimits, ever
   uint64_t nodes = 0;                                        // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
@@ -53,6 +54,10 @@ struct TargetDumpCounts {
   uint64_t blocks = 0;          // distinct blocks in the emitted events
   uint64_t omitted_blocks = 0;  // held, but behind a hole, or what precedes them was never told
   bool complete = true;         // false: `emit` stopped it; `blocks` is what was read until then
+};
+
+struct BlockIndexLimits {
+  uint64_t max_lower_tier_blocks = 16'777'216;  // of a target on one tier below the device
 };
 
 inline constexpr size_t kDumpBlocksPerEvent = 256;
@@ -85,7 +90,9 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 //
 // Tiers: a target's blocks on lower tiers are further holdings in the same tree, each tier with
 // names and counts of its own. They continue a prefix that the device began (TierWalk). A block may
-// be stored on a lower tier before what precedes it is known: it is kept aside until then.
+// be stored on a lower tier before what precedes it is known: it is kept aside until then. Not every
+// connector announces what it drops: a tier that grows beyond its bound is forgotten as a whole, and
+// fills again.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.
@@ -99,7 +106,8 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 // blocks is done by the same call in short steps that let lookups in between.
 class BlockIndex {
  public:
-  BlockIndex();
+  BlockIndex() : BlockIndex(BlockIndexLimits{}) {}
+  explicit BlockIndex(const BlockIndexLimits& limits);
   ~BlockIndex();
   BlockIndex(const BlockIndex&) = delete;
   BlockIndex& operator=(const BlockIndex&) = delete;
@@ -151,6 +159,7 @@ class BlockIndex {
   void CheckInvariants() const;
 
  private:
+  ApplyResult Store(const KvEvent& event, const Stored& stored);
   ApplyResult Clear(Target target, Staging staging);
   // Frees the blocks of what was detached. By tier; kNoId: nothing.
   void Sweep(const std::array<uint32_t, kStorageTierCount>& slots);

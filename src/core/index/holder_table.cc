@@ -107,6 +107,13 @@ void HolderTable::Detach(uint32_t device_slot) {
   in_target_order_.erase(std::find(in_target_order_.begin(), in_target_order_.end(), device_slot));
 }
 
+void HolderTable::DetachTier(uint32_t device_slot, StorageTier tier) {
+  uint32_t& slot = holders_[device_slot]->slots[static_cast<size_t>(tier)];
+  holders_[slot]->live = false;
+  owners_[slot].live = false;
+  slot = kNoId;
+}
+
 void HolderTable::Release(uint32_t slot) {
   KVR_CHECK(!holders_[slot]->live && holders_[slot]->held_blocks == 0, "slot={} held={}", slot,
             holders_[slot]->held_blocks);

@@ -65,6 +65,8 @@ class HolderTable {
   uint32_t FindOrAdd(Target target, StorageTier tier, bool staged = false);
   // The target has no such slots any more, on any tier; they live on, not live, until Release.
   void Detach(uint32_t device_slot);
+  // The same for one tier below the device. REQUIRES: the target has that slot.
+  void DetachTier(uint32_t device_slot, StorageTier tier);
   // What is staged is seen from now on. REQUIRES: the target has staged slots and no others.
   void Promote(Target target);
   // REQUIRES: detached, holds nothing.

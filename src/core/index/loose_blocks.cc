@@ -58,6 +58,21 @@ void LooseBlocks::TakeFollowers(BlockName parent, std::vector<std::pair<Id, Bloc
   followers_.erase(taken);
 }
 
+void LooseBlocks::RemoveTier(StorageTier tier) {
+  absl::erase_if(blocks_, [&](const auto& entry) { return entry.first.tier == tier; });
+  for (auto it = followers_.begin(); it != followers_.end();) {
+    auto& ids = it->second;
+    const auto gone = [&](const Id& id) { return id.tier == tier; };
+    ids.erase(std::remove_if(ids.begin(), ids.end(), gone), ids.end());
+    if (ids.empty()) {
+      followers_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  counts_[static_cast<size_t>(tier)] = 0;
+}
+
 size_t LooseBlocks::bytes() const {
   const auto table_bytes = [](const auto& table) {
     using Table = std::decay_t<decltype(table)>;

@@ -65,6 +65,8 @@ class LooseBlocks {
   // Takes out what directly follows this name, on all tiers; appends it to `out`.
   void TakeFollowers(BlockName parent, std::vector<std::pair<Id, Block>>* out);
 
+  void RemoveTier(StorageTier tier);
+
   bool empty() const { return blocks_.empty(); }
   uint64_t Count(StorageTier tier) const { return counts_[static_cast<size_t>(tier)]; }
   size_t bytes() const;

@@ -189,6 +189,18 @@ TEST_F(RouterTiersTest, AWorkerThatLeavesTakesItsTiersAlong) {
   EXPECT_EQ(router_.Snapshot().at(0).index_unique_blocks, 0u);
 }
 
+TEST_F(RouterTiersTest, WhatIsForgottenForTheBoundIsCounted) {
+  RouterConfig config;
+  config.max_lower_tier_blocks = 3;
+  Router router(config, nullptr);
+  ASSERT_TRUE(router.UpsertWorker(AWorker(1)).ok());
+  router.Apply(StoredOn(kHost, tokens_, 0, 3, TargetOf(1)));
+  EXPECT_EQ(router.Snapshot().at(0).lower_tier_forgotten_total, 0u);
+  router.Apply(StoredOn(kHost, tokens_, 3, 4, TargetOf(1)));
+  EXPECT_EQ(router.Snapshot().at(0).lower_tier_forgotten_total, 4u);
+  EXPECT_EQ(router.Snapshot().at(0).tier_blocks[1], 0u);
+}
+
 TEST_F(RouterTiersTest, DumpAndSaveCarryTheTiers) {
   AddWorkers(2);
   FillFirst();

@@ -173,5 +173,69 @@ TEST(BlockIndexThreadsTest, LookupsSeeTheOldStateOrTheNewOneWhileItIsReplaced) {
   index.CheckInvariants();
 }
 
+// A target has ten blocks on its device, ten more in host memory and twenty more on disk, or nothing.
+TEST(BlockIndexThreadsTest, LookupsSeeTheTiersOfWholeEventsWhileTheyComeAndGo) {
+  constexpr uint64_t kTargets = 3;
+  BlockIndex index;
+  std::atomic<bool> done{false};
+  std::atomic<uint64_t> lookups{0};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 2; ++reader) {
+    readers.emplace_back([&] {
+      const auto query = Prompt(1);
+      std::vector<OverlapMatch> device;
+      std::vector<LowerTierMatch> lower;
+      while (!done || lookups < 100) {
+        index.FindOverlap(query, &device, &lower);
+        for (const OverlapMatch& match : device) EXPECT_EQ(match.blocks, 10u);
+        for (const LowerTierMatch& match : lower) {
+          EXPECT_TRUE(match.host_blocks == 10 || match.host_blocks == 0) << match.host_blocks;
+          EXPECT_TRUE(match.disk_blocks == 20 || match.disk_blocks == 0) << match.disk_blocks;
+          EXPECT_FALSE(match.disk_blocks > 0 && match.host_blocks == 0) << "disk continues host";
+          EXPECT_EQ(match.external_blocks, 0u);
+        }
+        ++lookups;
+      }
+    });
+  }
+  std::vector<std::thread> writers;
+  for (uint64_t worker = 0; worker < kTargets; ++worker) {
+    writers.emplace_back([&, worker] {
+      const auto contents = Prompt(1);
+      const auto part = [&](StorageTier tier, size_t from, size_t to) {
+        KvEvent event;
+        event.target = IndexDriver::TargetOf(worker);
+        event.tier = tier;
+        Stored stored;
+        const auto name = [&](size_t i) {
+          return EngineHash{static_cast<uint64_t>(contents[i]) + worker * 1'000'000};
+        };
+        if (from > 0) stored.parent = name(from - 1);
+        for (size_t i = from; i < to; ++i) stored.blocks.push_back({name(i), contents[i]});
+        event.data = stored;
+        return event;
+      };
+      for (int round = 0; round < 300; ++round) {
+        index.Apply(part(StorageTier::kDisk, 20, 40));  // before what precedes it
+        index.Apply(part(StorageTier::kDevice, 0, 10));
+        index.Apply(part(StorageTier::kHostPinned, 10, 20));
+        if (round % 2 == 0) {
+          KvEvent cleared;
+          cleared.target = IndexDriver::TargetOf(worker);
+          cleared.data = Cleared{};
+          index.Apply(cleared);
+        } else {
+          index.RemoveTarget(IndexDriver::TargetOf(worker));
+        }
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(index.Stats().unique_blocks, 0u);
+  index.CheckInvariants();
+}
+
 }  // namespace
 }  // namespace kvrouter

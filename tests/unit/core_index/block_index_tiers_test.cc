@@ -250,6 +250,36 @@ TEST(BlockIndexTiersTest, AStagedStateHasItsTiersAndReplacesThemAll) {
   EXPECT_EQ(d.index.Stats().unique_blocks, 0u);
 }
 
+// Row 20 of the pitfalls: a connector that announces stores and no removals.
+TEST(BlockIndexTiersTest, ATierBeyondItsBoundIsForgottenAndFillsAgain) {
+  TierDriver d(StoreCounting::kCounted, {.max_lower_tier_blocks = 5});
+  d.Store(1, 0, "abc");
+  d.Store(kHost, 1, 0, "abcde");
+  d.Store(kDisk, 1, 'e', "fg");
+  d.Store(kHost, 2, 0, "ab");
+  EXPECT_EQ(d.Tiers(1, "abcdefg"), (Blocks{3, 2, 2, 0}));
+  const ApplyResult result = d.Store(kHost, 1, 'z', "y");  // kept aside counts, too
+  EXPECT_EQ(result.status, ApplyStatus::kOk);
+  EXPECT_EQ(result.blocks_removed, 6u);
+  EXPECT_EQ(d.HeldOn(kHost, 1), 0u);
+  EXPECT_EQ(d.index.Stats().lower_tier_forgotten_blocks, 6u);
+  EXPECT_EQ(d.Tiers(1, "abcdefg"), (Blocks{3, 0, 0, 0})) << "the other tiers are as they were";
+  EXPECT_EQ(d.HeldOn(kDisk, 1), 2u);
+  EXPECT_EQ(d.HeldOn(kHost, 2), 2u);
+  d.Store(kHost, 1, 'c', "de");
+  EXPECT_EQ(d.Tiers(1, "abcdefg"), (Blocks{3, 2, 2, 0}));
+  EXPECT_EQ(d.Remove(kHost, 1, "y").status, ApplyStatus::kBlockNotFound);
+  d.Store(1, 0, "abcdefghijk");
+  EXPECT_EQ(d.Tiers(1, "abcdefghijk"), (Blocks{11, 0, 0, 0})) << "no bound on the device";
+  for (uint64_t i = 0; i < 1000; ++i) {
+    d.Apply(kHost, 1, Stored{.parent = {}, .blocks = {{EngineHash{i}, LocalBlockHash{i}}}});
+    ASSERT_LE(d.HeldOn(kHost, 1), 5u);
+  }
+  d.Clear(1);
+  d.Clear(2);
+  EXPECT_EQ(d.index.Stats().unique_blocks, 0u);
+}
+
 // A dump and a save of each tier, applied to an index without blocks, tell the same.
 TEST(BlockIndexTiersTest, ASaveKeepsEveryTierExactly) {
   TierDriver d;
