@@ -66,8 +66,10 @@ Daemon::Daemon(DaemonConfig config)
                   .max_batches_during_replay = config_.zmq.max_live_batches_during_replay},
                  &router_, &feeds_, &SteadyClock()),
       zmq_(config_.zmq, &router_, &feeds_, &SteadyClock()),
-      event_plane_(config_.event_plane, config_.metrics.dynamo_namespace, &router_, &feeds_,
-                   &loads_, &SteadyClock()),
+      event_plane_(
+          config_.event_plane, config_.metrics.dynamo_namespace,
+          {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
+          &router_, &feeds_, &loads_, &SteadyClock()),
       grpc_(config_.grpc, {.routing = &service_,
                            .workers = &workers_,
                            .feeds = &feeds_,
@@ -100,8 +102,12 @@ Daemon::Daemon(DaemonConfig config)
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
+  if (PlaneIntake* const plane = event_plane_.Listener()) {
+    workers_.AllowReplayAlone();
+    workers_.AddListener(plane);
+    published_.SetListener(plane);
+  }
   workers_.AddListener(&zmq_);
-  if (event_plane_.Listener() != nullptr) workers_.AddListener(event_plane_.Listener());
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);

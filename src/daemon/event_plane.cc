@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -28,7 +29,10 @@ absl::StatusOr<EventPlaneConfig> Complete(EventPlaneConfig config,
   config.zmq.scope = scope;
   KVR_ASSIGN_OR_RETURN(config.zmq.brokers, BrokerEndpoints(config.zmq_broker_url));
   const bool many_paths = config.transport == "zmq" && config.zmq.brokers.size() > 1;
-  config.intake.feed.gap_wait = many_paths ? config.gap_wait : MonotonicTime{};
+  config.intake.feed.rank.gap_wait = many_paths ? config.gap_wait : MonotonicTime{};
+  config.intake.feed.rank.repair_patience = config.repair_patience;
+  config.intake.feed.rank.doubt_grace = config.doubt_grace;
+  config.intake.feed.rank.jitter_seed = std::random_device()();
   return config;
 }
 
@@ -80,12 +84,14 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 }
 
 EventPlane::EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
-                       Router* router, FeedMonitor* monitor, ReportedLoads* loads,
-                       const Clock* clock) {
+                       const EngineReplayHistoryConfig& replay, Router* router,
+                       FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock)
+    : engine_replay_(replay) {
   // Settings were validated before; Start says it again.
   const auto complete = Complete(config, dynamo_namespace);
   if (!complete.ok() || config.transport == "none") return;
-  intake_ = std::make_unique<PlaneIntake>(complete->intake, router, monitor, loads, clock);
+  intake_ = std::make_unique<PlaneIntake>(complete->intake, router, monitor, loads, clock,
+                                          std::vector<const RankHistory*>{&engine_replay_});
   if (config.transport == "nats")
     nats_ = std::make_unique<NatsEventSource>(complete->nats, intake_.get());
   if (config.transport == "zmq")

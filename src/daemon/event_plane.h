@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "adapters/nats/nats_event_source.h"
+#include "adapters/zmq/engine_replay_history.h"
 #include "adapters/zmq/plane_event_source.h"
 #include "service/plane_intake.h"
 #include "service/reported_loads.h"
@@ -20,6 +21,8 @@ struct EventPlaneConfig {
   std::string component;           // empty: all
   std::string endpoint;            // empty: all
   PlaneIntakeConfig intake;
+  std::chrono::milliseconds repair_patience{10'000};
+  std::chrono::milliseconds doubt_grace{1000};
   // How long an event that came early waits for those before it, where several brokers carry it.
   std::chrono::milliseconds gap_wait{1000};
   NatsEventSourceConfig nats;
@@ -40,18 +43,21 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 // The event plane that was asked for, or nothing. Thread-compatible but for the listener.
 class EventPlane {
  public:
-  // All outlive this object. `loads` is filled.
-  EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace, Router* router,
-             FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock);
+  // Those behind the pointers outlive this object. `loads` is filled.
+  EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
+             const EngineReplayHistoryConfig& replay, Router* router, FeedMonitor* monitor,
+             ReportedLoads* loads, const Clock* clock);
 
-  // What has to hear of workers; null without a plane.
-  WorkerListener* Listener() { return intake_.get(); }
+  // What has to hear of workers and of published ranks before their other sources do; null without
+  // a plane.
+  PlaneIntake* Listener() { return intake_.get(); }
 
   // Error: a setting that cannot be used, or no thread; never a broker that is not there.
   absl::Status Start();
   void Stop();
 
  private:
+  EngineReplayHistory engine_replay_;
   std::unique_ptr<PlaneIntake> intake_;
   std::unique_ptr<NatsEventSource> nats_;
   std::unique_ptr<PlaneEventSource> zmq_;

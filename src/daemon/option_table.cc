@@ -434,6 +434,14 @@ void AddEventPlane(std::vector<Option>* table) {
                     FIELD(event_plane.gap_wait), 0, kDayMs,
                     "With several brokers: how long an event that came early waits for those "
                     "before it, in ms."));
+  t.push_back(Whole("event-plane-doubt-ms", "KVROUTER_EVENT_PLANE_DOUBT_MS",
+                    FIELD(event_plane.doubt_grace), 0, kDayMs,
+                    "A rank that may have lost events, and can be repaired, is repaired unless its "
+                    "next event settles the doubt before, in ms."));
+  t.push_back(Whole("event-plane-repair-patience-ms", "KVROUTER_EVENT_PLANE_REPAIR_PATIENCE_MS",
+                    FIELD(event_plane.repair_patience), 0, kDayMs,
+                    "How long the blocks known before a loss are believed while it is being "
+                    "repaired, in ms."));
   t.push_back(Whole("event-plane-queue-messages", "DYN_ZMQ_EVENT_SUBSCRIBER_CHANNEL_CAPACITY",
                     FIELD(event_plane.intake.max_queued_messages), 1, 10'000'000,
                     "Messages of the event plane received and not yet applied; beyond, new ones "

@@ -300,6 +300,7 @@ absl::Status CheckTogether(const DaemonConfig& config) {
   }
   Router router(config.router, nullptr);
   WorkerRegistry registry(&router);
+  if (config.event_plane.transport != "none") registry.AllowReplayAlone();
   KVR_RETURN_IF_ERROR(CheckWorkers(config.workers, "config file", &registry));
   if (config.workers_file.path.empty()) return absl::OkStatus();
   KVR_ASSIGN_OR_RETURN(const std::vector<WorkerSpec> workers,

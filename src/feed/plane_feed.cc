@@ -21,12 +21,9 @@ void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEven
   if (reset) DropWaiting(spec.id);
   Worker& worker = workers_[spec.id];
   worker.spec = spec;
-  const auto wanted = [&spec](uint32_t dp_rank) {
-    return dp_rank >= spec.dp_start_rank && dp_rank - spec.dp_start_rank < spec.dp_size &&
-           !HasOwnSocket(spec, dp_rank);
-  };
   for (auto it = worker.ranks.begin(); it != worker.ranks.end();) {
-    if (wanted(it->first)) {
+    if (IsFedHere(spec, it->first)) {
+      it->second.feed.SetRepairable(config_.repairable && config_.repairable(spec, it->first));
       ++it;
       continue;
     }
@@ -35,22 +32,28 @@ void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEven
   }
   for (uint32_t i = 0; i < spec.dp_size; ++i) {
     const uint32_t dp_rank = spec.dp_start_rank + i;
-    if (wanted(dp_rank) && !worker.ranks.contains(dp_rank)) AddRank(&worker, dp_rank, out);
+    if (IsFedHere(spec, dp_rank) && !worker.ranks.contains(dp_rank)) AddRank(&worker, dp_rank, out);
   }
   DropWaiting(spec.id);  // what else waited is of no rank that this worker has
 }
 
+bool PlaneFeed::IsFedHere(const WorkerSpec& spec, uint32_t dp_rank) const {
+  return dp_rank >= spec.dp_start_rank && dp_rank - spec.dp_start_rank < spec.dp_size &&
+         !HasOwnSocket(spec, dp_rank) && !elsewhere_.contains({spec.id, dp_rank});
+}
+
 void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* out) {
   const Target target{worker->spec.id, dp_rank};
+  PlaneRankFeedConfig config = config_.rank;
+  config.target = target;
+  config.incarnation = worker->spec.incarnation;
+  config.repairable = config_.repairable && config_.repairable(worker->spec, dp_rank);
   Rank& rank =
-      worker->ranks
-          .emplace(dp_rank, Rank{.feed = PlaneRankFeed({.target = target,
-                                                        .incarnation = worker->spec.incarnation,
-                                                        .gap_wait = config_.gap_wait}),
-                                 .path = std::nullopt})
+      worker->ranks.emplace(dp_rank, Rank{.feed = PlaneRankFeed(config), .path = std::nullopt})
           .first->second;
   changed_.insert(target);
   if (AllPathsBroken()) rank.feed.OnPathDown(paths_.begin()->second);
+  rank.feed.SetListening(Listening(rank));
   const auto waiting = waiting_.find(target);
   if (waiting == waiting_.end()) return;
   std::deque<WaitingEvent> events = std::move(waiting->second.events);
@@ -63,7 +66,7 @@ void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* 
 }
 
 void PlaneFeed::RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out) {
-  rank->feed.DropBlocks(out);
+  if (out != nullptr) rank->feed.DropBlocks(out);
   changed_.erase(target);
   loads_.erase(target);
   gone_.push_back(ReportOf(target, *rank));
@@ -76,12 +79,35 @@ void PlaneFeed::RemoveWorker(WorkerId id, std::vector<KvEvent>* out) {
   workers_.erase(known);
 }
 
-PlaneFeed::Rank* PlaneFeed::FindRank(Target target) {
+const PlaneFeed::Rank* PlaneFeed::FindRank(Target target) const {
   const auto worker = workers_.find(target.worker);
   if (worker == workers_.end()) return nullptr;
   const auto rank = worker->second.ranks.find(target.dp_rank);
   return rank == worker->second.ranks.end() ? nullptr : &rank->second;
 }
+
+PlaneFeed::Rank* PlaneFeed::FindRank(Target target) {
+  return const_cast<Rank*>(std::as_const(*this).FindRank(target));
+}
+
+// ---- Who else feeds it ----
+
+void PlaneFeed::OnFedElsewhere(Target target) {
+  if (!elsewhere_.insert(target).second) return;
+  Rank* const rank = FindRank(target);
+  if (rank == nullptr) return;
+  RemoveRank(target, rank, nullptr);
+  workers_.at(target.worker).ranks.erase(target.dp_rank);
+}
+
+void PlaneFeed::OnFedHere(Target target, std::vector<KvEvent>* out) {
+  elsewhere_.erase(target);
+  const auto worker = workers_.find(target.worker);
+  if (worker == workers_.end() || worker->second.ranks.contains(target.dp_rank)) return;
+  if (IsFedHere(worker->second.spec, target.dp_rank)) AddRank(&worker->second, target.dp_rank, out);
+}
+
+// ---- Messages ----
 
 void PlaneFeed::OnMessage(uint32_t path, std::string_view envelope_bytes, MonotonicTime now,
                           std::vector<KvEvent>* out) {
@@ -125,6 +151,7 @@ void PlaneFeed::Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneE
     rank->path = path;
     const std::string& failure = paths_[path];
     failure.empty() ? rank->feed.OnPathUp() : rank->feed.OnPathDown(failure);
+    rank->feed.SetListening(failure.empty());
   }
   rank->feed.OnEvent(publisher_id, std::move(event), now, out);
 }
@@ -133,7 +160,8 @@ void PlaneFeed::Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneE
 void PlaneFeed::Wait(WaitingEvent event) {
   const Target target = event.event.target;
   if (const auto worker = workers_.find(target.worker); worker != workers_.end()) {
-    const bool other = HasOwnSocket(worker->second.spec, target.dp_rank);
+    const bool other =
+        HasOwnSocket(worker->second.spec, target.dp_rank) || elsewhere_.contains(target);
     return CountSkip(other ? SkipReason::kOtherSource : SkipReason::kUnknownWorker,
                      &unattributed_.skipped);
   }
@@ -186,8 +214,8 @@ void PlaneFeed::OnLoad(std::string_view payload) {
 void PlaneFeed::OnPathUp(uint32_t path) {
   paths_[path].clear();
   ForEachRank([&](Target target, Rank& rank) {
-    if (rank.path.value_or(path) != path) return;
-    rank.feed.OnPathUp();
+    if (rank.path.value_or(path) == path) rank.feed.OnPathUp();
+    rank.feed.SetListening(Listening(rank));
     changed_.insert(target);
   });
 }
@@ -196,10 +224,19 @@ void PlaneFeed::OnPathDown(uint32_t path, std::string_view why) {
   paths_[path] = why;
   const bool all = AllPathsBroken();
   ForEachRank([&](Target target, Rank& rank) {
-    if (rank.path ? *rank.path != path : !all) return;
-    rank.feed.OnPathDown(why);
+    if (rank.path ? *rank.path == path : all) rank.feed.OnPathDown(why);
+    rank.feed.SetListening(Listening(rank));
     changed_.insert(target);
   });
+}
+
+// Of a rank that was never heard it is not known by which path it will be: by one that works only
+// if all do.
+bool PlaneFeed::Listening(const Rank& rank) const {
+  const auto works = [](const auto& path) { return path.second.empty(); };
+  if (!rank.path) return !paths_.empty() && std::all_of(paths_.begin(), paths_.end(), works);
+  const auto path = paths_.find(*rank.path);
+  return path != paths_.end() && works(*path);
 }
 
 // So that a rank that was never heard, of which the path is not known, waits for nothing that is there.
@@ -218,17 +255,53 @@ void PlaneFeed::OnDropped(uint64_t messages) {
 }
 
 void PlaneFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
-  if (config_.gap_wait == MonotonicTime{}) return;
   ForEachRank([&](Target target, Rank& rank) {
-    if (rank.feed.State() != FeedState::kRecovering) return;
+    const FeedState before = rank.feed.State();
     rank.feed.OnTick(now, out);
-    changed_.insert(target);
+    if (rank.feed.State() != before || before == FeedState::kRecovering) changed_.insert(target);
   });
 }
 
 void PlaneFeed::OnApplyResult(Target target, const ApplyResult& result) {
   if (Rank* const rank = FindRank(target)) rank->feed.OnApplyResult(result);
 }
+
+// ---- Repairs ----
+
+std::vector<PlaneFeed::Repair> PlaneFeed::TakeRepairs(size_t at_most, MonotonicTime now) {
+  std::vector<Repair> repairs;
+  ForEachRank([&](Target target, Rank& rank) {
+    if (repairs.size() >= at_most || !rank.feed.RepairDue(now)) return;
+    rank.feed.TakeRepair(next_ticket_, now);
+    repairs.push_back({.spec = workers_.at(target.worker).spec,
+                       .dp_rank = target.dp_rank,
+                       .ticket = next_ticket_++});
+    changed_.insert(target);
+  });
+  return repairs;
+}
+
+bool PlaneFeed::RepairRunning(Target target, uint64_t ticket) const {
+  const Rank* const rank = FindRank(target);
+  return rank != nullptr && rank->feed.RepairRunning(ticket);
+}
+
+void PlaneFeed::OnRepaired(Target target, uint64_t ticket, RankPicture picture, MonotonicTime now,
+                           std::vector<KvEvent>* out) {
+  Rank* const rank = FindRank(target);
+  if (rank == nullptr) return;
+  rank->feed.OnRepaired(ticket, std::move(picture), now, out);
+  changed_.insert(target);
+}
+
+void PlaneFeed::OnRepairFailed(Target target, uint64_t ticket, std::string_view why) {
+  Rank* const rank = FindRank(target);
+  if (rank == nullptr) return;
+  rank->feed.OnRepairFailed(ticket, why);
+  changed_.insert(target);
+}
+
+// ---- What is reported ----
 
 PlaneFeed::RankReport PlaneFeed::ReportOf(Target target, const Rank& rank) {
   return {.target = target,

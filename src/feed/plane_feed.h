@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -19,7 +20,9 @@
 namespace kvrouter {
 
 struct PlaneFeedConfig {
-  MonotonicTime gap_wait{};  // see PlaneRankFeedConfig
+  PlaneRankFeedConfig rank{};  // but for whose it is, and whether it is repairable
+  // Whether somebody can be asked for what a rank holds. Empty: nobody for any.
+  std::function<bool(const WorkerSpec& spec, uint32_t dp_rank)> repairable = nullptr;
   // Events of ranks that are not registered yet wait for it: discovery is often slower than a
   // worker's first events. The oldest go first, and then those of the rank that waited longest.
   size_t max_waiting_events_per_rank = 1024;
@@ -28,8 +31,9 @@ struct PlaneFeedConfig {
 };
 
 // Dynamo's event plane for a whole fleet: messages and the worker set in, ordered KV events of every
-// rank out. The ranks of a registered worker that have no event socket of their own are fed from
-// here; those that have one are not, else every event would count twice.
+// rank out. The ranks of a registered worker that have no event socket of their own, and that
+// nobody publishes at one of our doors, are fed from here; the others are not, else every event
+// would count twice.
 //
 // A *path* is what messages come by and what can break: the connection to NATS, one broker, one
 // publisher's socket; numbered by the caller, who must not invent more than it has. A rank is on the
@@ -46,6 +50,11 @@ class PlaneFeed {
   void SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEvent>* out);
   void RemoveWorker(WorkerId id, std::vector<KvEvent>* out);
 
+  // Another source has the rank from now on, and its blocks have been taken out of the index; or
+  // none has it any more. The rank need not be registered.
+  void OnFedElsewhere(Target target);
+  void OnFedHere(Target target, std::vector<KvEvent>* out);
+
   void OnMessage(uint32_t path, std::string_view envelope, MonotonicTime now,
                  std::vector<KvEvent>* out);
   // A message without an envelope in it.
@@ -58,6 +67,21 @@ class PlaneFeed {
 
   void OnTick(MonotonicTime now, std::vector<KvEvent>* out);
   void OnApplyResult(Target target, const ApplyResult& result);
+
+  // Repairs to be begun now, at most so many; each gets one answer, which may come late.
+  struct Repair {
+    WorkerSpec spec;
+    uint32_t dp_rank = 0;
+    uint64_t ticket = 0;
+
+    Target target() const { return {spec.id, dp_rank}; }
+  };
+  std::vector<Repair> TakeRepairs(size_t at_most, MonotonicTime now);
+  // False: nobody waits for the answer any more.
+  bool RepairRunning(Target target, uint64_t ticket) const;
+  void OnRepaired(Target target, uint64_t ticket, RankPicture picture, MonotonicTime now,
+                  std::vector<KvEvent>* out);
+  void OnRepairFailed(Target target, uint64_t ticket, std::string_view why);
 
   // What changed since the last call. A rank that left is in `gone`, with its last counters; it may
   // be in `ranks`, too, if it came back.
@@ -101,7 +125,10 @@ class PlaneFeed {
                 std::vector<KvEvent>* out);
   void OnLoad(std::string_view payload);
   Rank* FindRank(Target target);
+  const Rank* FindRank(Target target) const;
+  bool IsFedHere(const WorkerSpec& spec, uint32_t dp_rank) const;
   bool AllPathsBroken() const;
+  bool Listening(const Rank& rank) const;
   void Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneEvent event,
                MonotonicTime now, std::vector<KvEvent>* out);
   void Wait(WaitingEvent event);
@@ -116,8 +143,10 @@ class PlaneFeed {
   const PlaneFeedConfig config_;
   std::map<WorkerId, Worker> workers_;
   std::map<uint32_t, std::string> paths_;  // what is wrong with each; empty = nothing
+  std::set<Target> elsewhere_;             // as the caller said; its bound is the caller's
   std::map<Target, WaitingRank> waiting_;
   uint64_t next_arrival_ = 0;
+  uint64_t next_ticket_ = 0;
   size_t waiting_bytes_ = 0;
   FeedCounters unattributed_;
   std::set<Target> changed_;

@@ -95,6 +95,8 @@ absl::StatusOr<std::shared_ptr<PublishStream>> PublishedFeeds::Open(const Publis
     MutexLock lock(mu_);
     KVR_RETURN_IF_ERROR(Check(start));
     const EngineFeedConfig config = FeedConfig(workers_.at(start.target.worker), start);
+    if (listener_ != nullptr && !feeds_.contains(start.target))
+      listener_->OnRankPublished(start.target, config.incarnation);
     FeedPtr& feed = feeds_[start.target];
     if (feed && (feed->config().has_replay != config.has_replay ||
                  feed->config().counting != config.counting)) {
@@ -153,6 +155,7 @@ void PublishedFeeds::EndFeeds(WorkerId id, const absl::Status& reason,
       continue;
     }
     if (auto stream = it->second->End(reason)) to_wake_.push_back(std::move(stream));
+    if (listener_ != nullptr) listener_->OnRankGivenBack(it->first);
     it = feeds_.erase(it);
   }
 }

@@ -35,6 +35,17 @@ struct PublishStart {
   std::optional<StoreCounting> counting = std::nullopt;  // absent: as configured
 };
 
+// Told which ranks have a published feed. Called under the feeds' lock: returns quickly, and does not
+// call back.
+class PublishedRankListener {
+ public:
+  virtual ~PublishedRankListener() = default;
+  // Before the first event of the feed is applied. When it returns, nobody else feeds the rank.
+  virtual void OnRankPublished(Target target, Incarnation incarnation) = 0;
+  // The feed has ended, and its blocks are gone.
+  virtual void OnRankGivenBack(Target target) = 0;
+};
+
 // The feeds of all ranks whose engines publish through a door instead of on a socket of their own,
 // for the doors to open streams to. One rank has one feed, and a feed one stream: the latest.
 //
@@ -48,6 +59,9 @@ class PublishedFeeds final : public WorkerListener {
   // All outlive this object.
   PublishedFeeds(const PublishedFeedsConfig& config, Router* router, FeedMonitor* monitor,
                  const Clock* clock);
+
+  // Not after the first Open. It outlives this object's use.
+  void SetListener(PublishedRankListener* listener) { listener_ = listener; }
 
   // Gives the rank's feed to a new stream; the one that had it ends with kFeedConflict (ABORTED).
   // Errors: kUnknownWorker (NOT_FOUND), kInvalidRequest for a rank that is not the worker's,
@@ -85,6 +99,7 @@ class PublishedFeeds final : public WorkerListener {
   const PublishedFeedsConfig config_;
   const PublishedFeed::Env env_;
   RefusalCounts refused_;
+  PublishedRankListener* listener_ = nullptr;
 
   mutable Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;

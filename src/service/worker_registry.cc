@@ -72,12 +72,18 @@ absl::Status CheckEvents(const WorkerSpec& spec) {
     }
     if (!endpoints.live.empty())
       KVR_RETURN_IF_ERROR(CheckEndpoint("live", dp_rank, endpoints.live));
-    if (!endpoints.replay.empty()) {
-      if (endpoints.live.empty()) {
-        return Invalid(fmt::format("events[{}].replay is set, but live is empty", dp_rank));
-      }
+    if (!endpoints.replay.empty())
       KVR_RETURN_IF_ERROR(CheckEndpoint("replay", dp_rank, endpoints.replay));
-    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoReplayAlone(const WorkerSpec& spec) {
+  for (const auto& [dp_rank, endpoints] : spec.events) {
+    if (!endpoints.live.empty() || endpoints.replay.empty()) continue;
+    return Invalid(fmt::format(
+        "events[{}].replay is set, but live is empty: only an event plane has a use for that",
+        dp_rank));
   }
   return absl::OkStatus();
 }
@@ -283,6 +289,7 @@ std::vector<WorkerSpec> WorkerRegistry::List() const {
 absl::StatusOr<WorkerSpec> WorkerRegistry::StoreLocked(WorkerSpec spec) {
   const auto known = workers_.find(spec.id);
   if (known != workers_.end() && known->second == spec) return spec;
+  if (!allow_replay_alone_) KVR_RETURN_IF_ERROR(CheckNoReplayAlone(spec));
   KVR_RETURN_IF_ERROR(router_->UpsertWorker(spec));
   // Past everything ever seen, so that a worker which was removed and comes back is told apart from
   // its old life.

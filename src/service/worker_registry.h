@@ -64,6 +64,8 @@ class WorkerRegistry {
 
   // Not after the first Register. Listeners outlive the registry's use.
   void AddListener(WorkerListener* listener);
+  // Ranks may have a replay endpoint and no live one: their events come by an event plane. Likewise.
+  void AllowReplayAlone() { allow_replay_alone_ = true; }
 
   // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own
   // (so repeating a registration changes nothing). Non-zero: must not be older than the live one; a
@@ -121,6 +123,7 @@ class WorkerRegistry {
   void RemoveLocked(WorkerId id, Incarnation incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Router* const router_;
+  bool allow_replay_alone_ = false;
   RefusalCounts refused_;
   mutable Mutex mu_;
   std::vector<WorkerListener*> listeners_ ABSL_GUARDED_BY(mu_);

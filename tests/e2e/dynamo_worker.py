@@ -1,6 +1,7 @@
 """What Dynamo's workers put on the event plane, and sockets to put it there."""
 import socket
 import struct
+import threading
 
 import msgpack
 import zmq
@@ -69,3 +70,36 @@ class ZmqPublisher:
     def publish(self, body, topic='kv-events', publisher=81234567, sequence=0):
         self.socket.send_multipart([topic.encode(), struct.pack('>Q', publisher), struct.pack('>Q', sequence),
                                     b'\x01' + struct.pack('>I', len(body)) + body])
+
+
+class ReplaySocket:
+    """An engine's replay socket, with a history that a test may add to at any time."""
+
+    def __init__(self, context):
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.bind('tcp://127.0.0.1:*')
+        self.endpoint = self.socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b'\0').decode()
+        self.history = []
+        self.requests = 0
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def remember(self, *events):
+        self.history.append(msgpack.packb([1000.25 + len(self.history), list(events), 0]))
+
+    def _serve(self):
+        while not self.stopping.is_set():
+            if not self.socket.poll(50):
+                continue
+            client, _, first = self.socket.recv_multipart()
+            self.requests += 1
+            for sequence, payload in list(enumerate(self.history))[struct.unpack('>Q', first)[0]:]:
+                self.socket.send_multipart([client, b'', b'', struct.pack('>Q', sequence), payload])
+            self.socket.send_multipart([client, b'', b'', struct.pack('>q', -1), b''])
+        self.socket.close()
+
+    def close(self):
+        self.stopping.set()
+        self.thread.join(DEADLINE_S)

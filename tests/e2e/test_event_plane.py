@@ -3,13 +3,16 @@ import contextlib
 import socket
 import subprocess
 
+import grpc
 import pytest
 import zmq
 from conftest import DEADLINE_S, wait_for
-from dynamo_worker import TOKENS, NatsClient, ZmqPublisher, envelope, removed, stored
+from dynamo_worker import TOKENS, NatsClient, ReplaySocket, ZmqPublisher, envelope, removed, stored
 from kvrouter.v1 import workers_pb2
+from publisher import Publisher
 
 SUBJECT = 'namespace.dynamo.component.backend.endpoint.generate.'
+
 
 def free_port():
     with contextlib.closing(socket.socket()) as s:
@@ -106,6 +109,65 @@ def test_dynamo_workers_over_zmq_are_known(start):
     assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='7') == 2
     assert daemon.stop() == 0
     context.destroy(0)
+
+
+def index_blocks(daemon, worker_id):
+    return daemon.metrics().one('kvrouter_worker_index_blocks', worker_id=str(worker_id))
+
+
+def test_what_the_event_plane_lost_comes_from_the_engines_replay(start, nats):
+    port = free_port()
+    context = zmq.Context()
+    engine = ReplaySocket(context)
+    engine.remember(['BlockStored', [900, 901], None, TOKENS, 4, None, 'GPU'])
+    nats(port)
+    client = NatsClient(port)
+    daemon = start('--event-plane', 'nats', '--nats-server', f'nats://127.0.0.1:{port}', '--event-plane-doubt-ms', '100')
+    daemon.register(4096, events={0: workers_pb2.EventEndpoints(replay=engine.endpoint)})
+    # The engine was warm before the router was there, and has said nothing since.
+    wait_for('what was said before', lambda: feed_state(daemon, 4096) == 'live' and index_blocks(daemon, 4096) == 2)
+    assert daemon.route(TOKENS, request_id='warm').overlap_blocks == 2
+    client.publish(SUBJECT + 'kv-events', envelope([removed(4096, 17, [])]))
+    engine.remember(['BlockRemoved', [901], 'GPU'])  # 18 is lost
+    engine.remember(['BlockStored', [7], None, [9, 9, 9, 9], 4, None, 'GPU'])
+    client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 19, blocks=[{'block_hash': 7, 'tokens_hash': 5}])], sequence=2))
+    wait_for('repair', lambda: feed_state(daemon, 4096) == 'live' and daemon.metrics().one('kvrouter_feed_gaps_total') == 1)
+    assert daemon.route(TOKENS, request_id='repaired').overlap_blocks == 1
+    assert engine.requests == 2
+    client.close()
+    assert daemon.stop() == 0
+    engine.close()
+    context.destroy(0)
+
+
+def test_a_replay_endpoint_alone_is_refused_without_an_event_plane(start):
+    daemon = start()
+    with pytest.raises(grpc.RpcError) as refused:
+        daemon.register(1, events={0: workers_pb2.EventEndpoints(replay='tcp://127.0.0.1:1')})
+    assert 'only an event plane' in refused.value.details()
+
+
+def test_a_rank_that_is_published_over_grpc_is_not_fed_twice(start, nats):
+    port = free_port()
+    nats(port)
+    client = NatsClient(port)
+    daemon = start('--event-plane', 'nats', '--nats-server', f'nats://127.0.0.1:{port}')
+    daemon.register(4096)
+
+    def known():
+        client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 0)]))
+        return index_blocks(daemon, 4096) == 2
+
+    wait_for('the plane', known)
+    publisher = Publisher(daemon, 4096)
+    publisher.wait('live', lambda a: a.state == 'live')
+    assert index_blocks(daemon, 4096) == 0
+    client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 1, blocks=[{'block_hash': 1, 'tokens_hash': 2}])], sequence=1))
+    wait_for('the plane passed over', lambda: daemon.metrics().one('kvrouter_feed_skipped_total', reason='other_source') >= 1)
+    assert index_blocks(daemon, 4096) == 0
+    publisher.close()
+    client.close()
+    assert daemon.stop() == 0
 
 
 @pytest.mark.parametrize('arguments, said', [

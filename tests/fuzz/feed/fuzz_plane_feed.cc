@@ -36,7 +36,7 @@ void CheckDecoding(std::string_view bytes) {
 }
 
 void CheckFeed(std::string_view bytes, MonotonicTime gap_wait) {
-  PlaneFeed feed({.gap_wait = gap_wait, .max_waiting_bytes = 1 << 20});
+  PlaneFeed feed({.rank = {.gap_wait = gap_wait}, .max_waiting_bytes = 1 << 20});
   std::vector<KvEvent> events;
   for (const uint64_t id : {0, 1, 7}) {
     WorkerSpec spec;

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "integration/nats/nats_credentials.h"
 #include "integration/nats/nats_harness.h"
 
 namespace kvrouter {
@@ -297,6 +299,20 @@ TEST_F(NatsCredentialsTest, Token) {
   ExpectOnlyTheFirst(right, {wrong});
 }
 
+TEST_F(NatsCredentialsTest, CredentialsFile) {
+  const NatsCredentials credentials = MakeNatsCredentials();
+  server_.Start(credentials.server_config);
+  AwaitServer();
+  const auto with_file = [this](const std::string& name, const std::string& text) {
+    NatsEventSourceConfig config = Config();
+    config.credentials_file = server_.File(name);
+    std::ofstream(config.credentials_file) << text;
+    return config;
+  };
+  ExpectOnlyTheFirst(with_file("right.creds", credentials.file),
+                     {with_file("wrong.creds", MakeNatsCredentials().file), Config()});
+}
+
 // Seed and key as NATS' own documentation prints them; the server checks the signature.
 TEST_F(NatsCredentialsTest, Nkey) {
   server_.Start(
@@ -400,23 +416,23 @@ TEST(NatsSettingsTest, UnusableSettingsAreNamedAndSecretsAreNot) {
   };
   EXPECT_EQ(refusal([](NatsEventSourceConfig*) {}), "");
   EXPECT_NE(refusal([](auto* c) { c->servers = {}; }).find("nats_server"), std::string::npos);
-  EXPECT_NE(refusal([](auto* c) { c->servers = {"nats://u:geheim@"}; }).find("no host"),
+  EXPECT_NE(refusal([](auto* c) { c->servers = {"nats://u:hush-hush@"}; }).find("no host"),
             std::string::npos);
-  EXPECT_NE(refusal([](auto* c) { c->nkey_seed = "geheim"; }).find("nats_auth_nkey"),
+  EXPECT_NE(refusal([](auto* c) { c->nkey_seed = "hush-hush"; }).find("nats_auth_nkey"),
             std::string::npos);
   EXPECT_NE(refusal([](auto* c) { c->credentials_file = "/nowhere"; }).find("/nowhere"),
             std::string::npos);
   EXPECT_NE(
       refusal([](auto* c) { c->tls_ca_cert_path = "/nowhere"; }).find("nats_tls_ca_cert_path"),
       std::string::npos);
-  EXPECT_NE(refusal([](auto* c) { c->password = "geheim"; }).find("nats_auth_username"),
+  EXPECT_NE(refusal([](auto* c) { c->password = "hush-hush"; }).find("nats_auth_username"),
             std::string::npos);
-  EXPECT_NE(refusal([](auto* c) { c->username = "u", c->token = "geheim"; }).find("exclude"),
+  EXPECT_NE(refusal([](auto* c) { c->username = "u", c->token = "hush-hush"; }).find("exclude"),
             std::string::npos);
-  for (const auto& text : {refusal([](auto* c) { c->servers = {"nats://u:geheim@"}; }),
-                           refusal([](auto* c) { c->nkey_seed = "geheim"; }),
-                           refusal([](auto* c) { c->password = "geheim"; })}) {
-    EXPECT_EQ(text.find("geheim"), std::string::npos) << text;
+  for (const auto& text : {refusal([](auto* c) { c->servers = {"nats://u:hush-hush@"}; }),
+                           refusal([](auto* c) { c->nkey_seed = "hush-hush"; }),
+                           refusal([](auto* c) { c->password = "hush-hush"; })}) {
+    EXPECT_EQ(text.find("hush-hush"), std::string::npos) << text;
   }
 }
 

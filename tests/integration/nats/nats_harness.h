@@ -1,25 +1,18 @@
 #ifndef KVROUTER_TESTS_INTEGRATION_NATS_NATS_HARNESS_H_
 #define KVROUTER_TESTS_INTEGRATION_NATS_NATS_HARNESS_H_
 
-#include <gtest/gtest.h>
 #include <nats/nats.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "adapters/nats/nats_event_source.h"
-#include "base/clock.h"
 #include "integration/nats/nats_server_process.h"
-#include "kvrouter/router.h"
-#include "service/feed_monitor.h"
-#include "service/plane_intake.h"
-#include "service/reported_loads.h"
+#include "support/plane_fixture.h"
 #include "support/plane_payload.h"
 
 namespace kvrouter {
@@ -95,12 +88,10 @@ class PlaneRank {
 };
 
 // Core, intake and source around a server that may or may not be there.
-class NatsHarness : public testing::Test {
+class NatsHarness : public PlaneFixture {
  protected:
-  NatsHarness() : router_(RouterConfig{}, nullptr) {}
   ~NatsHarness() override {
     if (source_) source_->Stop();
-    if (intake_) intake_->Stop();
   }
 
   NatsEventSourceConfig Config() const {
@@ -112,84 +103,21 @@ class NatsHarness : public testing::Test {
     config.reconnect_max = std::chrono::milliseconds(20);
     return config;
   }
-  void MakeSource(const NatsEventSourceConfig& config, const PlaneIntakeConfig& intake = {}) {
-    intake_ = std::make_unique<PlaneIntake>(intake, &router_, &monitor_, &loads_, &SteadyClock());
+  void MakeSource(const NatsEventSourceConfig& config, const PlaneIntakeConfig& intake = {},
+                  std::vector<const RankHistory*> histories = {}) {
+    MakeIntake(intake, std::move(histories));
     source_ = std::make_unique<NatsEventSource>(config, intake_.get());
   }
-  void StartSource(const NatsEventSourceConfig& config, const PlaneIntakeConfig& intake = {}) {
-    MakeSource(config, intake);
+  void StartSource(const NatsEventSourceConfig& config, const PlaneIntakeConfig& intake = {},
+                   std::vector<const RankHistory*> histories = {}) {
+    MakeSource(config, intake, std::move(histories));
     ASSERT_TRUE(intake_->Start().ok());
     const absl::Status status = source_->Start();
     ASSERT_TRUE(status.ok()) << status;
   }
   void StartSource() { StartSource(Config()); }
 
-  void Register(uint64_t id, uint64_t incarnation = 1) {
-    WorkerSpec spec;
-    spec.id = WorkerId{id};
-    spec.incarnation = Incarnation{incarnation};
-    spec.address = "http://127.0.0.1:1";
-    spec.block_size_tokens = 4;
-    ASSERT_TRUE(router_.UpsertWorker(spec).ok());
-    intake_->OnWorkerChanged(spec);
-  }
-
-  // Blocks 1..limit that the index believes the worker holds, each at the start of a prompt.
-  std::set<uint64_t> Held(uint64_t worker, uint64_t limit) {
-    std::set<uint64_t> held;
-    for (uint64_t block = 1; block <= limit; ++block) {
-      RouteRequest request;
-      const std::vector<LocalBlockHash> local{LocalBlockHash{block}};
-      const std::vector<SequenceHash> sequence{SequenceHash{block}};
-      request.prompt =
-          HashPrompt{.local_hashes = local, .sequence_hashes = sequence, .isl_tokens = 4};
-      const auto overlaps = router_.FindOverlap(request);
-      if (!overlaps.ok()) continue;
-      for (const TargetOverlap& overlap : *overlaps) {
-        if (overlap.target.worker == WorkerId{worker} && overlap.device_blocks == 1)
-          held.insert(block);
-      }
-    }
-    return held;
-  }
-  uint64_t IndexBlocks(uint64_t worker) {
-    for (const PartitionSnapshot& partition : router_.Snapshot()) {
-      for (const TargetLoad& load : partition.loads) {
-        if (load.target.worker == WorkerId{worker}) return load.index_blocks;
-      }
-    }
-    return 0;
-  }
-  std::optional<FeedReport> Report(uint64_t worker) {
-    for (const FeedReport& report : monitor_.Reports()) {
-      if (report.target.worker == WorkerId{worker}) return report;
-    }
-    return std::nullopt;
-  }
-  bool InState(uint64_t worker, FeedState state) {
-    const auto report = Report(worker);
-    return report && report->state == state;
-  }
-  std::string Detail(uint64_t worker) {
-    const auto report = Report(worker);
-    return report ? report->detail : "no report";
-  }
-
-  static bool Eventually(const std::function<bool()>& condition,
-                         std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
-
   NatsServerProcess server_;
-  Router router_;
-  FeedMonitor monitor_;
-  ReportedLoads loads_;
-  std::unique_ptr<PlaneIntake> intake_;
   std::unique_ptr<NatsEventSource> source_;
 };
 

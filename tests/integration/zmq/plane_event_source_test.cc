@@ -5,19 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 #include <zmq.hpp>
 
-#include "base/clock.h"
-#include "kvrouter/router.h"
-#include "service/feed_monitor.h"
-#include "service/plane_intake.h"
-#include "service/reported_loads.h"
+#include "support/plane_fixture.h"
 #include "support/plane_payload.h"
 
 namespace kvrouter {
@@ -25,12 +18,10 @@ namespace {
 
 constexpr const char* kSubject = "namespace.dynamo.component.backend.endpoint.generate.kv-events";
 
-class PlaneEventSourceTest : public testing::Test {
+class PlaneEventSourceTest : public PlaneFixture {
  protected:
-  PlaneEventSourceTest() : router_(RouterConfig{}, nullptr) {}
   ~PlaneEventSourceTest() override {
     if (source_) source_->Stop();
-    if (intake_) intake_->Stop();
   }
 
   void StartSource(const PlaneEventSourceConfig& wanted, MonotonicTime gap_wait = {}) {
@@ -39,49 +30,13 @@ class PlaneEventSourceTest : public testing::Test {
     config.reconnect_min = std::chrono::milliseconds(20);
     config.reconnect_max = std::chrono::milliseconds(100);
     PlaneIntakeConfig intake;
-    intake.feed.gap_wait = gap_wait;
-    intake_ = std::make_unique<PlaneIntake>(intake, &router_, &monitor_, &loads_, &SteadyClock());
+    intake.feed.rank.gap_wait = gap_wait;
+    MakeIntake(intake);
     source_ = std::make_unique<PlaneEventSource>(config, intake_.get());
     ASSERT_TRUE(intake_->Start().ok());
     const absl::Status status = source_->Start();
     ASSERT_TRUE(status.ok()) << status;
   }
-  void Register(uint64_t id) {
-    WorkerSpec spec;
-    spec.id = WorkerId{id};
-    spec.incarnation = Incarnation{1};
-    spec.address = "http://127.0.0.1:1";
-    spec.block_size_tokens = 4;
-    ASSERT_TRUE(router_.UpsertWorker(spec).ok());
-    intake_->OnWorkerChanged(spec);
-  }
-  uint64_t IndexBlocks(uint64_t worker) {
-    for (const PartitionSnapshot& partition : router_.Snapshot()) {
-      for (const TargetLoad& load : partition.loads) {
-        if (load.target.worker == WorkerId{worker}) return load.index_blocks;
-      }
-    }
-    return 0;
-  }
-  std::optional<FeedReport> Report(uint64_t worker) {
-    for (const FeedReport& report : monitor_.Reports()) {
-      if (report.target.worker == WorkerId{worker}) return report;
-    }
-    return std::nullopt;
-  }
-  bool InState(uint64_t worker, FeedState state) {
-    const auto report = Report(worker);
-    return report && report->state == state;
-  }
-  static bool Eventually(const std::function<bool()>& condition) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
-
   static std::string Bind(zmq::socket_t* socket) {
     socket->set(zmq::sockopt::linger, 0);
     socket->bind("tcp://127.0.0.1:*");
@@ -101,10 +56,6 @@ class PlaneEventSourceTest : public testing::Test {
         {{.worker_id = worker, .event_id = id, .data = PlaneStored({}, {{100 + id, 100 + id}})}});
   }
 
-  Router router_;
-  FeedMonitor monitor_;
-  ReportedLoads loads_;
-  std::unique_ptr<PlaneIntake> intake_;
   std::unique_ptr<PlaneEventSource> source_;
   zmq::context_t context_;
 };

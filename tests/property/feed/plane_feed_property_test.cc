@@ -81,7 +81,7 @@ class Rank {
 
 class Router {
  public:
-  explicit Router(MonotonicTime gap_wait) : feed_({.gap_wait = gap_wait}) {
+  explicit Router(MonotonicTime gap_wait) : feed_({.rank = {.gap_wait = gap_wait}}) {
     WorkerSpec spec;
     spec.id = WorkerId{kWorker};
     spec.incarnation = Incarnation{1};

@@ -229,9 +229,10 @@ INSTANTIATE_TEST_SUITE_P(
                 [](WorkerSpec* s) { s->events[0] = {.live = "tcp://h:1", .replay = "inproc://x"}; },
                 "events[0].replay must be tcp://HOST:PORT (HOST not *, PORT 1..65535) or "
                 "ipc://PATH, got \"inproc://x\""},
-        BadSpec{"ReplayWithoutLive",
-                [](WorkerSpec* s) { s->events[0] = {.live = "", .replay = "tcp://h:1"}; },
-                "events[0].replay is set, but live is empty"}),
+        BadSpec{
+            "ReplayWithoutLive",
+            [](WorkerSpec* s) { s->events[0] = {.live = "", .replay = "tcp://h:1"}; },
+            "events[0].replay is set, but live is empty: only an event plane has a use for that"}),
     [](const auto& param_info) { return std::string(param_info.param.what); });
 
 TEST(WorkerSpecTest, EndpointsAreWhatAClientCanConnectTo) {
