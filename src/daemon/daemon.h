@@ -27,6 +27,7 @@
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
+#include "service/replay_turns.h"
 #include "service/reported_loads.h"
 #include "service/routing_service.h"
 #include "service/select_cache.h"
@@ -83,6 +84,7 @@ class Daemon {
   SelectionWorkers selection_workers_;
   SelectCache select_cache_;
   FeedMonitor feeds_;
+  ReplayTurns replay_turns_;
   PublishedFeeds published_;
   ReportedLoads loads_;
   ZmqEventSource zmq_;

@@ -14,6 +14,7 @@
 #include "daemon/event_plane.h"
 #include "kvrouter/config.h"
 #include "kvrouter/worker.h"
+#include "service/replay_turns.h"
 #include "service/routing_service.h"
 #include "service/select_cache.h"
 
@@ -34,6 +35,7 @@ struct DaemonConfig {
   GrpcServerConfig grpc;
   HttpServerConfig http;
   ZmqEventSourceConfig zmq;
+  ReplayTurnsConfig replay_turns;
   EventPlaneConfig event_plane;
   MetricsConfig metrics;
   std::vector<WorkerSpec> workers;

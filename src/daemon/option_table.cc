@@ -389,6 +389,18 @@ void AddFeeds(std::vector<Option>* table) {
                     "Threads that apply KV events; a worker stays on one."));
   t.push_back(Whole("replay-timeout-ms", "KVROUTER_REPLAY_TIMEOUT_MS", FIELD(zmq.replay_timeout), 1,
                     kDayMs, "A replay without progress for this long has failed, in ms."));
+  t.push_back(Whole("recovery-limit-ms", "KVROUTER_RECOVERY_LIMIT_MS", FIELD(zmq.recovery_limit), 1,
+                    kDayMs,
+                    "A rank's whole recovery, with all its replays and whatever their progress, in "
+                    "ms; then what is not proved is dropped."));
+  t.push_back(Whole("replay-jitter-ms", "KVROUTER_REPLAY_JITTER_MS", FIELD(replay_turns.jitter), 0,
+                    60'000,
+                    "A replay begins up to this much later than it is wanted, at random, so that "
+                    "routers do not ask an engine at the same moment, in ms."));
+  t.push_back(Whole("max-replays-at-once", "KVROUTER_MAX_REPLAYS_AT_ONCE",
+                    FIELD(replay_turns.max_at_once), 1, 4096,
+                    "Replays under way together; one that brings nothing for a second does not "
+                    "count."));
   t.push_back(Whole(
       "zmq-reconnect-min-ms", "KVROUTER_ZMQ_RECONNECT_MIN_MS", FIELD(zmq.reconnect_min), 1, kDayMs,
       "First wait before an event socket reconnects, in ms; it doubles up to the maximum."));

@@ -29,18 +29,16 @@ void SetUpLog(const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-void SetUpOpenFiles(const std::vector<WorkerSpec>& workers) {
-  const uint64_t limit = RaiseOpenFileLimit();
-  const uint64_t ranks = EventRanks(workers);
-  if (limit < ranks * kOpenFilesPerEventRank) {
-    spdlog::warn("event=open_files_short limit={} event_ranks={} per_rank={}", limit, ranks,
-                 kOpenFilesPerEventRank);
-  }
+absl::Status SetUpOpenFiles(const DaemonConfig& config) {
+  return CheckSocketsFit(EventRanks(config.workers),
+                         {.open_files = RaiseOpenFileLimit(),
+                          .zmq_sockets = ZmqEventSource::MaxSockets(),
+                          .replays_at_once = config.replay_turns.max_at_once});
 }
 
 int Serve(LoadedOptions options, const sigset_t& signals) {
   SetUpLog(options.config.log_level);
-  SetUpOpenFiles(options.config.workers);
+  if (const absl::Status status = SetUpOpenFiles(options.config); !status.ok()) return Fail(status);
   // Before the ports open: whoever sees the daemon answer can rely on its log to name what it
   // ignores.
   for (const std::string& name : options.ignored_variables)

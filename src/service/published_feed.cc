@@ -21,6 +21,7 @@ void PublishedFeed::Take(const PublishStream* stream, const Input& input,
   if (stream_ != stream || (replay_id && *replay_id != last_replay_id_)) return;
   const MonotonicTime now = env_.clock->Now();
   input(&feed_, now, &events_);
+  if (replay_id) turn_.Moved(now);
   ApplyEvents(now);
 }
 
@@ -105,6 +106,7 @@ PublishedFeed::StreamPtr PublishedFeed::LetGo(const absl::Status& reason) {
 
 void PublishedFeed::OnLetGo() {
   feed_.OnDisconnected();
+  turn_.End();
   changed_ = true;
   settled_.store(true, std::memory_order_relaxed);
   Report(env_.clock->Now(), /*at_once=*/true);
@@ -136,7 +138,9 @@ void PublishedFeed::ApplyEvents(MonotonicTime now) {
   }
   events_.clear();
   changed_ = true;
-  if (stream_ != nullptr) {
+  // Over, or replaced by one that has to wait for its own turn.
+  if (!feed_.ReplayRunning() || (feed_.ReplayWanted() && turn_.Begun())) turn_.End();
+  if (stream_ != nullptr && feed_.ReplayWanted() && turn_.MayBegin(now)) {
     if (const auto request = feed_.TakeReplayRequest(now)) {
       stream_->replay_to_tell_ = {.id = ++last_replay_id_, .from_sequence = request->from_sequence};
     }

@@ -16,6 +16,7 @@
 #include "feed/engine_feed.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/replay_turns.h"
 
 namespace kvrouter {
 
@@ -89,11 +90,12 @@ class PublishedFeed {
     Router* router = nullptr;
     FeedMonitor* monitor = nullptr;
     const Clock* clock = nullptr;
+    ReplayTurns* turns = nullptr;  // null: replays are asked for at once
   };
   using StreamPtr = std::shared_ptr<PublishStream>;
 
   PublishedFeed(const Env& env, const EngineFeedConfig& config)
-      : env_(env), config_(config), feed_(config) {}
+      : env_(env), config_(config), feed_(config), turn_(env.turns) {}
 
   const EngineFeedConfig& config() const { return config_; }
 
@@ -134,6 +136,7 @@ class PublishedFeed {
 
   mutable Mutex mu_;
   EngineFeed feed_ ABSL_GUARDED_BY(mu_);
+  ReplayTurns::Turn turn_ ABSL_GUARDED_BY(mu_);
   PublishStream* stream_ ABSL_GUARDED_BY(mu_) = nullptr;  // leaves before it is gone
   uint64_t last_replay_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<KvEvent> events_ ABSL_GUARDED_BY(mu_);  // reused

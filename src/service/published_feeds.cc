@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -34,8 +35,10 @@ absl::Status Stopping() {
 }  // namespace
 
 PublishedFeeds::PublishedFeeds(const PublishedFeedsConfig& config, Router* router,
-                               FeedMonitor* monitor, const Clock* clock)
-    : config_(config), env_{.router = router, .monitor = monitor, .clock = clock} {}
+                               FeedMonitor* monitor, const Clock* clock, ReplayTurns* turns)
+    : config_(config),
+      env_{.router = router, .monitor = monitor, .clock = clock, .turns = turns},
+      jitter_seed_(std::random_device()()) {}
 
 absl::Status PublishedFeeds::Check(const PublishStart& start) const {
   if (stopped_) return Stopping();
@@ -81,7 +84,9 @@ EngineFeedConfig PublishedFeeds::FeedConfig(const WorkerSpec& spec,
           .counting = start.counting.value_or(config_.store_counting),
           .has_replay = start.can_replay,
           .replay_timeout = config_.replay_timeout,
-          .max_buffered_batches = config_.max_batches_during_replay};
+          .recovery_limit = config_.recovery_limit,
+          .max_buffered_batches = config_.max_batches_during_replay,
+          .jitter_seed = jitter_seed_};
 }
 
 absl::StatusOr<std::shared_ptr<PublishStream>> PublishedFeeds::Open(const PublishStart& start,

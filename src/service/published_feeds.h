@@ -24,6 +24,7 @@ struct PublishedFeedsConfig {
   // As for feeds on sockets.
   StoreCounting store_counting = StoreCounting::kCounted;
   MonotonicTime replay_timeout = std::chrono::seconds(5);
+  MonotonicTime recovery_limit = std::chrono::minutes(2);
   size_t max_batches_during_replay = 4096;
 };
 
@@ -58,7 +59,7 @@ class PublishedFeeds final : public WorkerListener {
  public:
   // All outlive this object.
   PublishedFeeds(const PublishedFeedsConfig& config, Router* router, FeedMonitor* monitor,
-                 const Clock* clock);
+                 const Clock* clock, ReplayTurns* turns = nullptr);
 
   // Not after the first Open. It outlives this object's use.
   void SetListener(PublishedRankListener* listener) { listener_ = listener; }
@@ -98,6 +99,7 @@ class PublishedFeeds final : public WorkerListener {
 
   const PublishedFeedsConfig config_;
   const PublishedFeed::Env env_;
+  const uint64_t jitter_seed_;
   RefusalCounts refused_;
   PublishedRankListener* listener_ = nullptr;
 

@@ -1,5 +1,6 @@
 """Start, health, readiness, the first scrape."""
 import json
+import os
 import resource
 import shutil
 import socket
@@ -128,6 +129,17 @@ def test_weights_that_nothing_reads_yet_are_named_once(start):
     line = 'event=setting_without_effect names=shared_cache_multiplier '
     assert daemon.log.read_text().count(line) == 1
     assert daemon.log.read_text().count('setting_without_effect') == 1
+
+
+def test_a_fleet_that_the_limits_do_not_allow_is_refused_in_one_line(tmp_path):
+    config = tmp_path / 'fleet.yaml'
+    config.write_text('workers:\n  - {worker_id: 1, address: "http://127.0.0.1:1", block_size: 4, dp_size: 100,\n'
+                      '     kv_events_endpoint: "tcp://127.0.0.1:20000"}\n')
+    refused = subprocess.run(['sh', '-c', 'ulimit -n 600; exec "$0" --config "$1" --http-listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0',
+                              os.environ['KVROUTERD'], str(config)], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert refused.stderr == ('kvrouterd: workers: 100 ranks with events need 720 open files, the limit is 600 (ulimit -Hn); '
+                              'raise it\n')
 
 
 def test_the_limit_of_open_files_is_raised(start):

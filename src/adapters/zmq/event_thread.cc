@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollTimeout{50};
 constexpr MonotonicTime kTickPeriod = std::chrono::milliseconds(50);
-// Replies of a replay wait in memory without a bound of ZMQ's, so only so many run at once; others wait their turn.
-constexpr int kMaxReplaysAtOnce = 8;
 
 }  // namespace
 
@@ -164,7 +162,9 @@ void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
                          .counting = config.store_counting,
                          .has_replay = !endpoints.replay.empty(),
                          .replay_timeout = config.replay_timeout,
-                         .max_buffered_batches = config.max_live_batches_during_replay},
+                         .recovery_limit = config.recovery_limit,
+                         .max_buffered_batches = config.max_live_batches_during_replay,
+                         .jitter_seed = env_.jitter_seed},
         endpoints);
   }
 }
@@ -189,15 +189,9 @@ void EventThread::Tend(MonotonicTime now) {
     last_tick_ = now;
     ForEachConnection([&](FeedConnection& connection) { connection.OnTick(now); });
   }
-  int running = 0;
-  ForEachConnection(
-      [&](FeedConnection& connection) { running += connection.ReplayRunning() ? 1 : 0; });
   bool recovering = false;
   ForEachConnection([&](FeedConnection& connection) {
-    if (connection.ReplayWanted() && running < kMaxReplaysAtOnce) {
-      connection.StartReplay(now);
-      ++running;
-    }
+    connection.StartReplay(now);
     connection.Report(now);
     recovering = recovering || !connection.InitialRecoveryDone();
   });

@@ -11,8 +11,17 @@
 namespace kvrouter {
 namespace {
 
-// As engines' own bound on the sending side; beyond it ZMQ drops, which shows as a gap and is replayed.
+// Slow readers. ZMQ's default of 1,000 messages per socket is a second of a busy engine; beyond it
+// the kernel's buffers fill, then the engine's own queue, and then PUB and ROUTER drop in silence.
+// Live: as much as engines keep on their side. What is lost beyond that shows as a gap and is
+// replayed, so memory may have a bound here.
 constexpr int kLiveHighWaterMark = 100'000;
+// Replay: none. A ROUTER has room for 1,000 messages and drops the rest of the answer, its end marker
+// included, as soon as we leave anything unread. The engine's own history bounds the answer, and
+// ReplayTurns how many there are at once.
+constexpr int kReplayHighWaterMark = 0;
+// The kernel's receive buffers are left to its tuning, which goes beyond what a fixed size
+// (ZMQ_RCVBUF) may be without privileges.
 // ZMQ would allocate whatever a peer announces. Larger messages end the connection.
 constexpr int64_t kMaxMessageBytes = 256 << 20;
 constexpr std::chrono::milliseconds kMaxHeartbeatTtl{6'553'500};  // 16 bits of tenths of a second
@@ -34,6 +43,7 @@ FeedConnection::FeedConnection(const Env& env, const EngineFeedConfig& feed_conf
       target_(feed_config.target),
       endpoints_(std::move(endpoints)),
       feed_(feed_config),
+      turn_(env.turns),
       retry_wait_(env.config->reconnect_min) {
   TryOpenLive();
 }
@@ -93,18 +103,22 @@ void FeedConnection::ApplyCommon(zmq::socket_t* socket) const {
 void FeedConnection::OpenReplay(uint64_t from_sequence) {
   replay_.emplace(*env_.context, zmq::socket_type::dealer);
   ApplyCommon(&*replay_);
-  replay_->set(zmq::sockopt::rcvhwm,
-               0);  // else the engine's ROUTER drops the tail, end marker included
+  replay_->set(zmq::sockopt::rcvhwm, kReplayHighWaterMark);
   replay_->connect(endpoints_.replay);
   const std::array<char, 8> sequence = EncodeSequence(from_sequence);
   replay_->send(zmq::message_t(), zmq::send_flags::sndmore);  // the delimiter that a REQ would add
   replay_->send(zmq::buffer(sequence), zmq::send_flags::none);
 }
 
+void FeedConnection::CloseReplay() {
+  replay_.reset();
+  turn_.End();
+}
+
 void FeedConnection::Fail(std::string_view what, const zmq::error_t& error) {
   failure_ = fmt::format("{}: {}", what, error.what());
   CloseLive();
-  replay_.reset();
+  CloseReplay();
   feed_.OnDisconnected();
   changed_ = true;
 }
@@ -162,6 +176,7 @@ void FeedConnection::ReadMonitor() {
 }
 
 void FeedConnection::ReadReplay(MonotonicTime now) {
+  turn_.Moved(now);
   for (int i = 0; i < kMessagesPerTurn && replay_ && Receive(&*replay_); ++i) {
     feed_.OnReplayMessage(frames_, now, &events_);
     ApplyEvents();
@@ -183,12 +198,12 @@ bool FeedConnection::Receive(zmq::socket_t* socket) {
 }
 
 void FeedConnection::StartReplay(MonotonicTime now) {
+  if (!feed_.ReplayWanted() || !turn_.MayBegin(now)) return;
   const auto request = feed_.TakeReplayRequest(now);
-  if (!request) return;
   try {
     OpenReplay(request->from_sequence);
   } catch (const zmq::error_t& error) {
-    replay_.reset();
+    CloseReplay();
     feed_.OnReplayImpossible(
         fmt::format("replay endpoint '{}': {}", endpoints_.replay, error.what()), &events_);
   }
@@ -225,8 +240,9 @@ void FeedConnection::ApplyEvents() {
   }
   events_.clear();
   changed_ = true;
-  // A replay that ended, or that another one replaced, needs its socket no more.
-  if (replay_ && (!feed_.ReplayRunning() || feed_.ReplayWanted())) replay_.reset();
+  // A replay that ended, or that another one replaced, needs its socket no more; one that is no
+  // longer wanted needs no turn.
+  if (!feed_.ReplayRunning() || (replay_ && feed_.ReplayWanted())) CloseReplay();
 }
 
 FeedState FeedConnection::State() const {

@@ -12,6 +12,7 @@
 #include "feed/engine_feed.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/replay_turns.h"
 
 namespace kvrouter {
 
@@ -29,6 +30,8 @@ class FeedConnection {
     Router* router = nullptr;
     FeedMonitor* monitor = nullptr;
     const ZmqEventSourceConfig* config = nullptr;
+    ReplayTurns* turns = nullptr;
+    uint64_t jitter_seed = 0;
   };
 
   // Connects; what is wrong with the live endpoint shows in the report, and is tried again with a growing wait.
@@ -49,8 +52,7 @@ class FeedConnection {
   // Time-outs, repairs, and another try for a live socket that failed.
   void OnTick(MonotonicTime now);
 
-  bool ReplayWanted() const { return feed_.ReplayWanted(); }
-  bool ReplayRunning() const { return replay_.has_value(); }
+  // Starts the replay that is wanted, if any, when its turn has come.
   void StartReplay(MonotonicTime now);
 
   // The worker lives on without this connection: takes its blocks out of the index.
@@ -72,6 +74,7 @@ class FeedConnection {
   void CloseLive();
   void ApplyCommon(zmq::socket_t* socket) const;
   void OpenReplay(uint64_t from_sequence);
+  void CloseReplay();
   void Fail(std::string_view what, const zmq::error_t& error);
   void ReadLive();
   void ReadMonitor();
@@ -85,6 +88,7 @@ class FeedConnection {
   const Target target_;
   const EventEndpoints endpoints_;
   EngineFeed feed_;
+  ReplayTurns::Turn turn_;
   std::optional<zmq::socket_t> live_;
   std::optional<zmq::socket_t> monitor_;
   std::optional<zmq::socket_t> replay_;

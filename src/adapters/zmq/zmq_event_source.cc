@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include "adapters/zmq/event_thread.h"
@@ -30,6 +32,7 @@ absl::Status Validate(const ZmqEventSourceConfig& config) {
     std::chrono::milliseconds value;
     int64_t min_ms;
   } kDurations[] = {{"replay_timeout", config.replay_timeout, 1},
+                    {"recovery_limit", config.recovery_limit, 1},
                     {"reconnect_min", config.reconnect_min, 1},
                     {"reconnect_max", config.reconnect_max, 1},
                     {"heartbeat_interval", config.heartbeat_interval, 0},  // 0: none
@@ -48,6 +51,7 @@ absl::Status Validate(const ZmqEventSourceConfig& config) {
 struct ZmqEventSource::Impl {
   ZmqEventSourceConfig config;
   zmq::context_t context{1};
+  std::optional<ReplayTurns> own_turns;
   std::vector<std::unique_ptr<EventThread>> threads;  // closed before the context
 
   EventThread& ThreadOf(WorkerId id) {
@@ -56,13 +60,18 @@ struct ZmqEventSource::Impl {
 };
 
 ZmqEventSource::ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor,
-                               const Clock* clock)
+                               const Clock* clock, ReplayTurns* turns)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
-  // Four sockets per rank while it replays; ZMQ's default would do for 250 ranks.
-  impl_->context.set(zmq::ctxopt::max_sockets, impl_->context.get(zmq::ctxopt::socket_limit));
-  const FeedConnection::Env env{
-      .context = &impl_->context, .router = router, .monitor = monitor, .config = &impl_->config};
+  // Four sockets per rank while it replays; ZMQ's default of 1,023 would do for 255 ranks.
+  impl_->context.set(zmq::ctxopt::max_sockets, static_cast<int>(MaxSockets()));
+  if (turns == nullptr) turns = &impl_->own_turns.emplace(ReplayTurnsConfig{});
+  const FeedConnection::Env env{.context = &impl_->context,
+                                .router = router,
+                                .monitor = monitor,
+                                .config = &impl_->config,
+                                .turns = turns,
+                                .jitter_seed = std::random_device()()};
   const uint32_t threads = std::clamp(config.threads, 1u, kMaxThreads);
   for (uint32_t i = 0; i < threads; ++i) {
     impl_->threads.push_back(
@@ -71,6 +80,11 @@ ZmqEventSource::ZmqEventSource(ZmqEventSourceConfig config, Router* router, Feed
 }
 
 ZmqEventSource::~ZmqEventSource() { Stop(); }
+
+uint64_t ZmqEventSource::MaxSockets() {
+  zmq::context_t context;
+  return static_cast<uint64_t>(context.get(zmq::ctxopt::socket_limit));
+}
 
 absl::Status ZmqEventSource::Start() {
   if (absl::Status status = Validate(impl_->config); !status.ok()) return status;

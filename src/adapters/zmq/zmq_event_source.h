@@ -10,6 +10,7 @@
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/replay_turns.h"
 #include "service/worker_registry.h"
 
 namespace kvrouter {
@@ -19,6 +20,8 @@ struct ZmqEventSourceConfig {
   uint32_t threads = 4;  // 1..64
   // Without any progress of a replay.
   std::chrono::milliseconds replay_timeout{5000};
+  // Of a whole recovery, with all its replays (EngineFeedConfig).
+  std::chrono::milliseconds recovery_limit{120'000};
   // ZMQ's own reconnect, exponential between these two.
   std::chrono::milliseconds reconnect_min{100};
   std::chrono::milliseconds reconnect_max{5000};
@@ -39,10 +42,13 @@ struct ZmqEventSourceConfig {
 // Stop() joins the threads within a second; no event is applied after it.
 class ZmqEventSource final : public WorkerListener {
  public:
-  // All pointers outlive this object.
+  // All pointers outlive this object. Without `turns` it has its own, with their defaults.
   ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor,
-                 const Clock* clock);
+                 const Clock* clock, ReplayTurns* turns = nullptr);
   ~ZmqEventSource() override;
+
+  // Sockets that the library can have at all; as many are asked for.
+  static uint64_t MaxSockets();
 
   absl::Status Start();
   void Stop();

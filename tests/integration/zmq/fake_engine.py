@@ -5,6 +5,7 @@ Reads one JSON command per line on standard input and answers each with one JSON
 Binds loopback only. Replay requests are served between commands, as engines do it on their publishing thread.
 """
 import json
+import resource
 import select
 import struct
 import sys
@@ -23,6 +24,9 @@ class Engine:
         self.topic = b''
         self.topic_in_replies = True
         self.mute_replay = False      # take requests, answer nothing
+        self.live_hwm = 100_000       # as engines; ROUTER keeps ZMQ's default of 1,000
+        self.defer_replies = False    # take requests, answer when told
+        self.deferred = []
         self.drop_reply_tail = 0      # leave out that many of the last messages of a reply, and the end marker
         self.subscribed = 0
         self.new_life()
@@ -41,6 +45,8 @@ class Engine:
     def open(self, kind, address):
         socket = self.context.socket(kind)
         socket.linger = 0
+        if kind == zmq.XPUB:
+            socket.sndhwm = self.live_hwm
         deadline = time.monotonic() + 10
         while True:
             try:
@@ -149,6 +155,18 @@ class Engine:
         self.requests.append(first)
         if self.mute_replay:
             return
+        if self.defer_replies:
+            self.deferred.append(frames)
+            return
+        self.reply(frames, first)
+
+    def answer_deferred(self):
+        for frames in self.deferred:
+            self.reply(frames, struct.unpack('>Q', frames[2])[0])
+        self.deferred = []
+        return {}
+
+    def reply(self, frames, first):
         prefix = [frames[0], b'']
         batches = [batch for batch in self.history if batch[0] >= first]
         if self.drop_reply_tail:
@@ -161,6 +179,8 @@ class Engine:
 
 
 def main():
+    # Descriptors for a thousand peers.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     engine = Engine()
     pending = b''
     while True:
