@@ -241,6 +241,16 @@ TEST_F(ZmqFleetTest, LiveBatchesThatNobodyReadsForAWhileAreNotLost) {
 
 // ---- Asking ----
 
+// Pitfall rows 38 and 39: a REQ socket would read one reply of many, and an engine that finds no
+// delimiter says nothing (this one notes -1).
+TEST_F(ZmqFleetTest, Row38And39TheRequestHasItsDelimiterAndEveryReplyIsRead) {
+  StartSource(seconds(30));
+  engine_.Call("fill", {{"first", 1}, {"count", 50}});
+  Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 50 && InState(FeedState::kLive); }));
+  EXPECT_EQ(engine_.Call("status")["requests"], Json({0}));
+}
+
 // The engine replays on the thread that publishes: it is asked once per gap, however many batches
 // follow the gap before it answers.
 TEST_F(ZmqFleetTest, OneGapIsOneRequest) {
