@@ -125,6 +125,7 @@ Json WorkerJson(const v1::Worker& worker) {
                {"is_eagle", spec.is_eagle()},
                {"events", std::move(events)},
                {"feeds", std::move(feeds)}};
+  json["signs"] = std::vector<std::string>(worker.signs().begin(), worker.signs().end());
   if (spec.has_image_token_id()) json["image_token_id"] = spec.image_token_id();
   return json;
 }
@@ -153,7 +154,7 @@ Json LoadJson(const v1::TargetLoad& load) {
 std::string WorkersText(const v1::ListResponse& response) {
   if (response.workers().empty()) return "no workers\n";
   Table table({"WORKER", "RANK", "INCARNATION", "MODEL", "GROUP", "ROLE", "STATE", "BLOCK",
-               "ADDRESS", "FEED", "INDEX_BLOCKS", "EVENTS", "GAPS", "RESTARTS", "DETAIL"});
+               "ADDRESS", "FEED", "INDEX_BLOCKS", "EVENTS", "GAPS", "RESTARTS", "SIGNS", "DETAIL"});
   for (const v1::Worker& worker : response.workers()) {
     const v1::WorkerSpec& spec = worker.spec();
     for (const v1::FeedStatus& feed : worker.feeds()) {
@@ -162,7 +163,8 @@ std::string WorkersText(const v1::ListResponse& response) {
                     RoleText(spec.role()), worker.draining() ? "draining" : "active",
                     std::to_string(spec.block_size_tokens()), spec.address(), feed.state(),
                     std::to_string(feed.index_blocks()), std::to_string(feed.events_applied()),
-                    std::to_string(feed.gaps()), std::to_string(feed.restarts()), feed.detail()});
+                    std::to_string(feed.gaps()), std::to_string(feed.restarts()),
+                    fmt::format("{}", fmt::join(worker.signs(), ",")), feed.detail()});
     }
   }
   return table.Text();

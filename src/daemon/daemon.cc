@@ -62,6 +62,11 @@ Daemon::Daemon(DaemonConfig config)
       selection_workers_(&workers_),
       select_cache_(config_.select_cache),
       replay_turns_(config_.replay_turns),
+      introspection_(config_.introspection, {.registry = &workers_,
+                                             .feeds = &feeds_,
+                                             .sources = &sources_,
+                                             .board = &signs_,
+                                             .journal = &journal_}),
       published_({.store_counting = config_.zmq.store_counting,
                   .replay_timeout = config_.zmq.replay_timeout,
                   .recovery_limit = config_.zmq.recovery_limit,
@@ -76,9 +81,11 @@ Daemon::Daemon(DaemonConfig config)
                            .workers = &workers_,
                            .feeds = &feeds_,
                            .router = &router_,
-                           .published = &published_}),
+                           .published = &published_,
+                           .signs = &signs_}),
       selection_({.routing = &service_,
                   .workers = &selection_workers_,
+                  .signs = &signs_,
                   .cache = &select_cache_,
                   .router = &router_,
                   .clock = &SteadyClock(),
@@ -149,7 +156,8 @@ void Daemon::Stop() {
   if (indexer_http_) indexer_http_->Stop(kHttpStopGrace);
   http_.Stop(kHttpStopGrace);
   workers_file_.Stop();
-  kubernetes_.Stop();  // after the doors: a name service that hangs may keep it
+  introspection_.Stop();  // after the doors, like the next: a name service that hangs may keep it
+  kubernetes_.Stop();
   event_plane_.Stop();
   zmq_.Stop();
   if (addresses_written_) std::remove(config_.addresses_file.c_str());
@@ -163,7 +171,9 @@ absl::Status Daemon::RegisterWorkers() {
   journal_.Count(WorkerSource::kConfig, SourceOutcome::kApplied);
   journal_.SetCurrent(WorkerSource::kConfig, true);
   if (!config_.workers_file.path.empty()) KVR_RETURN_IF_ERROR(workers_file_.Start());
-  return config_.kubernetes.Enabled() ? kubernetes_.Start() : absl::OkStatus();
+  if (config_.kubernetes.Enabled()) KVR_RETURN_IF_ERROR(kubernetes_.Start());
+  introspection_.Start();
+  return absl::OkStatus();
 }
 
 DiscoveryFigures Daemon::ReadDiscovery() const {
@@ -181,6 +191,7 @@ DiscoveryFigures Daemon::ReadDiscovery() const {
     row.workers = {{"registered", figures.registered},
                    {"conflict", figures.conflicting},
                    {"refused", figures.refused},
+                   {"incomplete", figures.incomplete},
                    {"removed_by_caller", figures.removed_by_callers}};
     row.conflicts = figures.conflicts_total;
     row.refusals = figures.refusals_total;
@@ -189,6 +200,8 @@ DiscoveryFigures Daemon::ReadDiscovery() const {
                                 attempts.by_outcome[i]);
     }
   }
+  for (const WorkerSpec& worker : workers_.List())
+    out.signs.emplace_back(worker.id, signs_.Of(worker));
   return out;
 }
 

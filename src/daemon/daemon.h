@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "adapters/discovery/discovery_journal.h"
+#include "adapters/discovery/engine_introspection.h"
 #include "adapters/discovery/kubernetes_discovery.h"
 #include "adapters/discovery/worker_sources.h"
 #include "adapters/discovery/workers_file.h"
@@ -33,6 +34,7 @@
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
 #include "service/worker_registry.h"
+#include "service/worker_signs.h"
 
 namespace kvrouter {
 
@@ -85,6 +87,8 @@ class Daemon {
   SelectCache select_cache_;
   FeedMonitor feeds_;
   ReplayTurns replay_turns_;
+  WorkerSignBoard signs_;
+  EngineIntrospection introspection_;
   PublishedFeeds published_;
   ReportedLoads loads_;
   ZmqEventSource zmq_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/discovery/engine_introspection.h"
 #include "adapters/discovery/kubernetes_discovery.h"
 #include "adapters/discovery/workers_file.h"
 #include "adapters/grpc/grpc_server.h"
@@ -41,6 +42,7 @@ struct DaemonConfig {
   std::vector<WorkerSpec> workers;
   WorkersFileConfig workers_file;
   KubernetesConfig kubernetes;
+  IntrospectionConfig introspection;
 
   // The indexer's API, served as `http` says otherwise; empty: not served.
   std::string indexer_listen;

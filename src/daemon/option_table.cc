@@ -346,7 +346,22 @@ void AddDiscovery(std::vector<Option>* table) {
   t.push_back(
       Whole("kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE", FIELD(kubernetes.block_size_tokens),
             0, kMaxBlockSizeTokens,
-            "Block size of discovered pods that do not say theirs, in tokens; 0: they must."));
+            "Block size of discovered pods that do not say theirs, in tokens; 0: they must, or "
+            "their engines with introspect-workers."));
+}
+
+void AddIntrospection(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(
+      Switch("introspect-workers", "KVROUTER_INTROSPECT_WORKERS", FIELD(introspection.enabled),
+             "Ask the engines at the workers' addresses (GET /health, /v1/models, /metrics) for "
+             "what is not declared, and show where they differ from what is."));
+  t.push_back(Whole("introspect-period-ms", "KVROUTER_INTROSPECT_PERIOD_MS",
+                    FIELD(introspection.period), 10, kDayMs,
+                    "How often each engine is asked, in ms; slow ones up to 8 times less often."));
+  t.push_back(Whole("introspect-timeout-ms", "KVROUTER_INTROSPECT_TIMEOUT_MS",
+                    FIELD(introspection.timeout), 1, kDayMs,
+                    "Time for each of an engine's answers, in ms."));
 }
 
 void AddKubernetes(std::vector<Option>* table) {
@@ -581,6 +596,7 @@ const std::vector<Option>& OptionTable() {
     AddDoors(rows);
     AddRouting(rows);
     AddDiscovery(rows);
+    AddIntrospection(rows);
     AddKubernetes(rows);
     AddFeeds(rows);
     AddEventPlane(rows);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "adapters/discovery/worker_sources.h"
 #include "base/status_macros.h"
 #include "daemon/config_file.h"
 #include "daemon/option_table.h"
@@ -246,11 +247,14 @@ class Resolver {
   LoadedOptions* const out_;
 };
 
-// A worker that is listed before is the stronger file's.
+// A worker that is listed before is the stronger file's; one that waits for its engine's word
+// (may_be_learned) is no record yet.
 absl::Status CheckWorkers(const std::vector<WorkerSpec>& workers, std::string_view origin,
-                          WorkerRegistry* registry) {
+                          bool may_be_learned, WorkerRegistry* registry) {
   for (const WorkerSpec& spec : workers) {
     if (registry->Find(spec.id)) continue;
+    const bool is_open = spec.block_size_tokens == 0 || spec.model_name.empty();
+    if (may_be_learned && is_open && ValidateDeclared(spec, may_be_learned).ok()) continue;
     if (const auto stored = registry->Register(spec); !stored.ok()) {
       return absl::InvalidArgumentError(fmt::format("worker {} of the {}: {}",
                                                     static_cast<uint64_t>(spec.id), origin,
@@ -301,11 +305,12 @@ absl::Status CheckTogether(const DaemonConfig& config) {
   Router router(config.router, nullptr);
   WorkerRegistry registry(&router);
   if (config.event_plane.transport != "none") registry.AllowReplayAlone();
-  KVR_RETURN_IF_ERROR(CheckWorkers(config.workers, "config file", &registry));
+  const bool may_be_learned = config.introspection.enabled;
+  KVR_RETURN_IF_ERROR(CheckWorkers(config.workers, "config file", may_be_learned, &registry));
   if (config.workers_file.path.empty()) return absl::OkStatus();
   KVR_ASSIGN_OR_RETURN(const std::vector<WorkerSpec> workers,
                        ReadWorkersFile(config.workers_file.path));
-  return CheckWorkers(workers, "workers file", &registry);
+  return CheckWorkers(workers, "workers file", may_be_learned, &registry);
 }
 
 // A secret is only said to be there.
@@ -341,6 +346,8 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   out.ignored_variables = IgnoredVariables(environment);
   out.without_effect = SettingsWithoutEffect(out.settings);
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
+  out.config.workers_file.may_be_learned = out.config.introspection.enabled;
+  out.config.kubernetes.may_be_learned = out.config.introspection.enabled;
   KVR_RETURN_IF_ERROR(CheckTogether(out.config));
   return out;
 }

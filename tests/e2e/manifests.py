@@ -86,7 +86,7 @@ def pods_of(workload):
              'metadata': {'name': f'{workload["metadata"]["name"]}-{i}', 'uid': f'uid-{i}', 'labels': dict(template['metadata']['labels']),
                           'annotations': dict(template['metadata']['annotations'])},
              'spec': json.loads(json.dumps(template['spec'])),
-             'status': {'phase': 'Running', 'podIP': f'10.1.0.{i}', 'conditions': [{'type': 'Ready', 'status': 'True'}]}}
+             'status': {'phase': 'Running', 'podIP': f'127.1.0.{i}', 'conditions': [{'type': 'Ready', 'status': 'True'}]}}
             for i in range(workload['spec']['replicas'])]
 
 

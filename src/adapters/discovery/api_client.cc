@@ -160,7 +160,11 @@ struct ApiClient::Impl {
   absl::Status SetUpTls(ssl::context& tls) const {
     error_code ec;
     tls.set_verify_mode(ssl::verify_peer, ec);
-    if (!ec) tls.load_verify_file(config.ca_file, ec);
+    if (!ec && config.ca_file.empty()) {
+      tls.set_default_verify_paths(ec);
+    } else if (!ec) {
+      tls.load_verify_file(config.ca_file, ec);
+    }
     if (ec)
       return absl::UnavailableError(fmt::format("CA file {}: {}", config.ca_file, ec.message()));
     return absl::OkStatus();
@@ -182,7 +186,8 @@ struct ApiClient::Impl {
     KVR_RETURN_IF_ERROR(Do("send", [&](auto done) { http::async_write(stream, request, done); }));
 
     beast::flat_buffer buffer(kPieceBytes + kMaxHeaderBytes);
-    buffer.reserve(kPieceBytes);  // else it reads 512 bytes at a time: what is sent at once comes at once
+    buffer.reserve(
+        kPieceBytes);  // else it reads 512 bytes at a time: what is sent at once comes at once
     http::response_parser<http::buffer_body> parser;
     parser.header_limit(kMaxHeaderBytes);
     if (question.max_body_bytes > 0) {

@@ -23,7 +23,7 @@ absl::StatusOr<Origin> ParseOrigin(std::string_view url);
 
 struct ApiClientConfig {
   Origin origin;
-  std::string ca_file;     // for TLS; read anew for each connection
+  std::string ca_file;  // for TLS; read anew for each connection; empty: the system's certificates
   std::string token_file;  // sent as bearer token over TLS only; read anew for each request
 };
 
@@ -40,8 +40,9 @@ class ApiClient {
   struct Question {
     std::string target;  // path and query
     std::string accept = "application/json";
-    // From the resolution of the host to the end of the answer's header, and without `silence` to the end
-    // of its body.
+    // From the beginning to the end of the answer's header, and without `silence` to the end of its body.
+    // The resolution of a host name counts, but cannot be cut short: the system's resolver has its own
+    // time-outs, for which also Stop waits.
     std::chrono::milliseconds timeout{10000};
     // Not zero: the body may go on for ever, with at most this long between two pieces.
     std::chrono::milliseconds silence{0};

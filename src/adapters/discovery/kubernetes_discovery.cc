@@ -246,7 +246,9 @@ KubernetesDiscovery::KubernetesDiscovery(KubernetesConfig config, WorkerSources*
     : config_(std::move(config)),
       sources_(sources),
       journal_(journal),
-      fleet_({.block_size_tokens = config_.block_size_tokens}, !config_.slice_selector.empty()) {}
+      fleet_({.block_size_tokens = config_.block_size_tokens,
+              .may_be_learned = config_.may_be_learned},
+             !config_.slice_selector.empty()) {}
 
 KubernetesDiscovery::~KubernetesDiscovery() { Stop(); }
 

@@ -25,10 +25,11 @@ struct KubernetesConfig {
   std::string token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
   std::string ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
   std::string namespace_file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-  uint32_t block_size_tokens = 0;  // of pods that do not say theirs; 0: they must
+  uint32_t block_size_tokens = 0;  // of pods that do not say theirs; 0: they must, or their engines
   std::chrono::milliseconds request_timeout{10000};
   std::chrono::seconds watch_timeout{300};
   std::chrono::milliseconds backoff_max{30000};
+  bool may_be_learned = false;  // what a pod leaves open (WorkerSources::Learn)
 
   bool Enabled() const { return backend == "kubernetes"; }
 };

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "adapters/discovery/pod_worker_id.h"
+#include "adapters/discovery/worker_sources.h"
 #include "base/status_macros.h"
-#include "service/worker_registry.h"
 
 namespace kvrouter {
 namespace {
@@ -199,9 +199,9 @@ absl::StatusOr<WorkerSpec> ReadSpec(const std::string& pod_name, const std::stri
   std::string scheme = "http";
   ReadText(settings, "scheme", &scheme);
   if (scheme != "http" && scheme != "https") return Bad("scheme", scheme, "http or https");
-  if (spec.block_size_tokens == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("no block size: give {}block-size or kv_cache_block_size", kPrefix));
+  if (spec.block_size_tokens == 0 && !defaults.may_be_learned) {
+    return absl::InvalidArgumentError(fmt::format(
+        "no block size: give {}block-size, kv_cache_block_size or introspect_workers", kPrefix));
   }
   const auto named = NamedPorts(pod_spec);
   KVR_ASSIGN_OR_RETURN(const uint32_t http, ReadPort(settings, named, kHttp));
@@ -209,10 +209,11 @@ absl::StatusOr<WorkerSpec> ReadSpec(const std::string& pod_name, const std::stri
   KVR_ASSIGN_OR_RETURN(const uint32_t replay, ReadPort(settings, named, kReplay));
   const std::string host = ip.find(':') == std::string::npos ? ip : "[" + ip + "]";
   spec.address = fmt::format("{}://{}:{}", scheme, host, http);
-  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));  // before anything loops over its ranks
+  // Before anything loops over its ranks.
+  KVR_RETURN_IF_ERROR(ValidateDeclared(spec, defaults.may_be_learned));
   KVR_RETURN_IF_ERROR(AddEndpoints(host, events, &EventEndpoints::live, &spec));
   if (events != 0) KVR_RETURN_IF_ERROR(AddEndpoints(host, replay, &EventEndpoints::replay, &spec));
-  KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
+  KVR_RETURN_IF_ERROR(ValidateDeclared(spec, defaults.may_be_learned));
   return spec;
 }
 

@@ -28,6 +28,7 @@ struct Pod {
 // What annotations leave open.
 struct PodDefaults {
   uint32_t block_size_tokens = 0;  // 0: each pod must say
+  bool may_be_learned = false;     // or its engine, likewise for an empty model name
 };
 
 // Reads a core/v1 Pod. Annotations begin with kvrouter.io/, a label of the same name does as well

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 #include "kvrouter/error.h"
@@ -13,7 +14,27 @@ std::string IdText(WorkerId id) { return fmt::format("{}", fmt::underlying(id));
 std::string SourceText(WorkerSource source) { return std::string(WorkerSourceName(source)); }
 size_t Index(WorkerSource source) { return static_cast<size_t>(source); }
 
+bool IsRoutable(const WorkerSpec& spec) {
+  return spec.block_size_tokens != 0 && !spec.model_name.empty();
+}
+bool LeavesSomethingOpen(const WorkerSpec& spec) {
+  return !IsRoutable(spec) || spec.total_kv_blocks == 0;
+}
+void TakeOpenFrom(const std::optional<WorkerSpec>& record, WorkerSpec* spec) {
+  if (!record) return;
+  if (spec->block_size_tokens == 0) spec->block_size_tokens = record->block_size_tokens;
+  if (spec->model_name.empty()) spec->model_name = record->model_name;
+}
+
 }  // namespace
+
+absl::Status ValidateDeclared(const WorkerSpec& spec, bool may_be_learned) {
+  if (!may_be_learned) return ValidateWorkerSpec(spec);
+  WorkerSpec learned = spec;  // of no more than what can be
+  if (learned.block_size_tokens == 0) learned.block_size_tokens = 1;
+  if (learned.model_name.empty()) learned.model_name = "default";
+  return ValidateWorkerSpec(learned);
+}
 
 absl::Status WorkerSources::Replace(WorkerSource source,
                                     const std::vector<DeclaredWorker>& wanted) {
@@ -58,8 +79,47 @@ WorkerSources::Figures WorkerSources::Read(WorkerSource source) const {
     figures.conflicting += entry.standing == Standing::kConflict ? 1 : 0;
     figures.refused += entry.standing == Standing::kRefused ? 1 : 0;
     figures.removed_by_callers += entry.standing == Standing::kRemovedByCaller ? 1 : 0;
+    figures.incomplete += entry.standing == Standing::kIncomplete ? 1 : 0;
   }
   return figures;
+}
+
+std::vector<std::pair<WorkerId, std::string>> WorkerSources::Incomplete() const {
+  std::vector<std::pair<WorkerId, std::string>> out;
+  MutexLock lock(mu_);
+  for (const auto& [id, entry] : entries_) {
+    if (entry.standing == Standing::kIncomplete) out.emplace_back(id, entry.wanted.spec.address);
+  }
+  return out;
+}
+
+void WorkerSources::Learn(WorkerId id, const LearnedFacts& facts) {
+  if (facts == LearnedFacts{}) return;
+  MutexLock lock(mu_);
+  const auto it = entries_.find(id);
+  if (it == entries_.end() || !LeavesSomethingOpen(it->second.wanted.spec)) return;
+  Entry& entry = it->second;
+  const WorkerSpec before = CompletedLocked(entry.wanted.spec);
+  LearnedFacts& learned = learned_[id];
+  if (facts.block_size_tokens != 0) learned.block_size_tokens = facts.block_size_tokens;
+  if (!facts.model_name.empty()) learned.model_name = facts.model_name;
+  if (facts.total_kv_blocks != 0) learned.total_kv_blocks = facts.total_kv_blocks;
+  if (CompletedLocked(entry.wanted.spec) == before) return;
+  NoteLossesLocked();
+  if (entry.standing == Standing::kRemovedByCaller) return;
+  entry.dirty = true;
+  ReconcileLocked();
+}
+
+WorkerSpec WorkerSources::CompletedLocked(const WorkerSpec& wanted) const {
+  WorkerSpec spec = wanted;
+  const auto learned = learned_.find(spec.id);
+  if (learned == learned_.end()) return spec;
+  const LearnedFacts& facts = learned->second;
+  if (spec.block_size_tokens == 0) spec.block_size_tokens = facts.block_size_tokens;
+  if (spec.model_name.empty()) spec.model_name = facts.model_name;
+  if (spec.total_kv_blocks == 0) spec.total_kv_blocks = facts.total_kv_blocks;
+  return spec;
 }
 
 // entries_ := the strongest wish for each id; a changed wish is dirty.
@@ -84,6 +144,11 @@ void WorkerSources::MergeLocked() {
     shadowed_[s] = std::move(shadowed);
   }
   entries_ = std::move(merged);
+  for (auto learned = learned_.begin(); learned != learned_.end();) {
+    const auto entry = entries_.find(learned->first);
+    const bool is_open = entry != entries_.end() && LeavesSomethingOpen(entry->second.wanted.spec);
+    learned = is_open ? std::next(learned) : learned_.erase(learned);
+  }
 }
 
 void WorkerSources::ReconcileLocked() {
@@ -128,7 +193,13 @@ void WorkerSources::RegisterLocked(WorkerId id, Entry* entry) {
   if (!entry->dirty) return;
   const auto held = held_.find(id);
   const bool is_held = held != held_.end();
-  DeclaredUpsert upsert{.spec = entry->wanted.spec};
+  DeclaredUpsert upsert{.spec = CompletedLocked(entry->wanted.spec)};
+  // What is no longer declared stays as it was until it is learned.
+  if (is_held && !IsRoutable(upsert.spec)) TakeOpenFrom(registry_->Find(id), &upsert.spec);
+  if (!IsRoutable(upsert.spec)) {
+    SetIncompleteLocked(id, entry);
+    return;
+  }
   if (is_held) upsert.expected = held->second.incarnation;
   upsert.new_life = is_held && held->second.life != entry->wanted.life;
   const bool process_gone = upsert.new_life;
@@ -150,6 +221,16 @@ void WorkerSources::RegisterLocked(WorkerId id, Entry* entry) {
     held_.erase(id);
   }
   SetRefusedLocked(id, entry, stored.status());
+}
+
+void WorkerSources::SetIncompleteLocked(WorkerId id, Entry* entry) {
+  if (entry->standing == Standing::kIncomplete) return;
+  entry->standing = Standing::kIncomplete;
+  journal_->Write({.warning = false,
+                   .event = "worker_waits_for_its_engine",
+                   .fields = {{"worker_id", IdText(id)},
+                              {"source", SourceText(entry->source)},
+                              {"address", entry->wanted.spec.address}}});
 }
 
 void WorkerSources::SetConflictLocked(WorkerId id, Entry* entry) {

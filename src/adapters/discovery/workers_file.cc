@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<DeclaredWorker>> WorkersFile::ReadOnce() {
   std::vector<DeclaredWorker> workers;
   workers.reserve(specs.size());
   for (WorkerSpec& spec : specs) {
-    if (const absl::Status status = ValidateWorkerSpec(spec); !status.ok()) {
+    if (const absl::Status status = ValidateDeclared(spec, config_.may_be_learned); !status.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("{}: worker {}: {}", config_.path, fmt::underlying(spec.id), Text(status)));
     }

@@ -21,6 +21,7 @@ namespace kvrouter {
 struct WorkersFileConfig {
   std::string path;  // empty: no such source
   std::chrono::milliseconds poll_period{200};
+  bool may_be_learned = false;  // what a worker's entry leaves open (WorkerSources::Learn)
 };
 
 // Reads and parses the file under a path; errors name file and line.

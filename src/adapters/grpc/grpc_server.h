@@ -12,6 +12,7 @@
 #include "service/published_feeds.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
+#include "service/worker_signs.h"
 
 namespace kvrouter {
 
@@ -40,7 +41,8 @@ class GrpcServer {
     WorkerRegistry* workers = nullptr;
     const FeedMonitor* feeds = nullptr;
     const Router* router = nullptr;
-    PublishedFeeds* published = nullptr;  // null: no door for events
+    PublishedFeeds* published = nullptr;     // null: no door for events
+    const WorkerSignBoard* signs = nullptr;  // null: none are shown
   };
 
   GrpcServer(GrpcServerConfig config, Doors doors);

@@ -1,6 +1,7 @@
 #include "adapters/grpc/workers_service.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,9 @@ grpc::ServerUnaryReactor* WorkersGrpcService::List(grpc::CallbackServerContext* 
     v1::Worker* worker = response->add_workers();
     ToProto(spec, worker);
     FeedsToProto(spec, reports, partitions, worker);
+    if (signs_ == nullptr) continue;
+    for (const std::string_view sign : NamesOf(signs_->Of(spec)))
+      worker->add_signs(sign.data(), sign.size());
   }
   return FinishNow(context, absl::OkStatus());
 }

@@ -7,15 +7,17 @@
 #include "kvrouter/v1/workers.grpc.pb.h"
 #include "service/feed_monitor.h"
 #include "service/worker_registry.h"
+#include "service/worker_signs.h"
 
 namespace kvrouter {
 
 // The door kvrouter.v1.Workers: converts and calls the registry. Thread-safe.
 class WorkersGrpcService final : public v1::Workers::CallbackService {
  public:
-  // All outlive the door; `feeds` may be null.
-  WorkersGrpcService(WorkerRegistry* workers, const FeedMonitor* feeds, const Router* router)
-      : workers_(workers), feeds_(feeds), router_(router) {}
+  // All outlive the door; `feeds` and `signs` may be null.
+  WorkersGrpcService(WorkerRegistry* workers, const FeedMonitor* feeds,
+                     const WorkerSignBoard* signs, const Router* router)
+      : workers_(workers), feeds_(feeds), signs_(signs), router_(router) {}
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
@@ -40,6 +42,7 @@ class WorkersGrpcService final : public v1::Workers::CallbackService {
   std::atomic<bool> stopping_{false};
   WorkerRegistry* const workers_;
   const FeedMonitor* const feeds_;
+  const WorkerSignBoard* const signs_;
   const Router* const router_;
 };
 

@@ -97,9 +97,15 @@ std::string JsonText(std::string_view text) { return Text(Json(text)); }
 
 std::string WorkerJson(const SelectionWorker& worker) { return Text(Worker(worker)); }
 
-std::string WorkersJson(std::span<const SelectionWorker> workers) {
+std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs) {
   Json list = Json::array();
-  for (const SelectionWorker& worker : workers) list.push_back(Worker(worker));
+  for (const SelectionWorker& worker : workers) {
+    Json& json = list.emplace_back(Worker(worker));
+    if (signs == nullptr) continue;
+    json["signs"] = Json::array();
+    for (const std::string_view sign : NamesOf(signs->Of(worker.spec)))
+      json["signs"].push_back(std::string(sign));
+  }
   return Text(list);
 }
 

@@ -12,6 +12,7 @@
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "service/selection_workers.h"
+#include "service/worker_signs.h"
 
 namespace kvrouter {
 
@@ -22,7 +23,8 @@ HttpResponse JsonAnswer(int status, std::string body);
 HttpResponse OkAnswer();  // {"status":"ok"}
 
 std::string WorkerJson(const SelectionWorker& worker);
-std::string WorkersJson(std::span<const SelectionWorker> workers);
+// With the worker's signs, unless `signs` is null.
+std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs);
 
 // What the caller still has to compute of the prompt on the chosen target.
 uint64_t EffectivePrefillTokens(const RouteDecision& decision);

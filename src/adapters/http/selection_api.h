@@ -19,6 +19,7 @@
 #include "service/routing_service.h"
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
+#include "service/worker_signs.h"
 
 namespace kvrouter {
 
@@ -39,6 +40,7 @@ class SelectionApi {
   struct Parts {
     RoutingService* routing = nullptr;
     SelectionWorkers* workers = nullptr;
+    const WorkerSignBoard* signs = nullptr;  // null: GET /workers shows none
     SelectCache* cache = nullptr;
     const Router* router = nullptr;
     const Clock* clock = nullptr;

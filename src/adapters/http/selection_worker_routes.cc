@@ -40,7 +40,7 @@ SelectionApi::Answer SelectionApi::GetWorkers(const HttpRequest& request) {
     return (model_name && *model_name != worker.spec.model_name) ||
            (routing_group && *routing_group != worker.spec.routing_group);
   });
-  return JsonAnswer(200, WorkersJson(workers));
+  return JsonAnswer(200, WorkersJson(workers, parts_.signs));
 }
 
 SelectionApi::Answer SelectionApi::PatchWorker(const HttpRequest& request) {

@@ -27,6 +27,15 @@ void ShowDiscovery(const DiscoveryFigures& discovery, MetricFamilies* out) {
   show(Metric::kDiscoveryRefusals,
        [](const WorkerSourceFigures& source) { return source.refusals; });
   out->Show(Metric::kDiscoveryLogLinesDropped, discovery.log_lines_dropped);
+  out->Open(Metric::kWorkerSign);
+  for (const auto& [id, signs] : discovery.signs) {
+    const std::string worker_id = std::to_string(static_cast<uint64_t>(id));
+    for (size_t i = 0; i < kWorkerSignCount; ++i) {
+      out->Add(uint64_t{signs[i]},
+               {{"worker_id", worker_id},
+                {"reason", std::string(WorkerSignName(static_cast<WorkerSign>(i)))}});
+    }
+  }
 }
 
 }  // namespace kvrouter

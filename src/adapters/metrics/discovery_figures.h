@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "kvrouter/types.h"
+#include "service/worker_signs.h"
+
 namespace kvrouter {
 
 // What one source of workers says of itself. Names are of static life.
@@ -22,6 +25,8 @@ struct WorkerSourceFigures {
 struct DiscoveryFigures {
   std::vector<WorkerSourceFigures> sources;
   uint64_t log_lines_dropped = 0;
+  // What makes the router blind or wrong about a worker that looks well: all signs of each worker.
+  std::vector<std::pair<WorkerId, WorkerSigns>> signs;
 };
 
 }  // namespace kvrouter

@@ -446,6 +446,14 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .type = kCounter, .unit = "lines", .weighting = kEach, .origin = kOurs,
  .meaning = "Log lines of discovery that were dropped because too many waited.",
  .moves = "With every line dropped."},
+{.metric = Metric::kWorkerSign, .name = "kvrouter_worker_sign", .type = kGauge,
+ .labels = "worker_id, reason", .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 while something makes the router blind or wrong about a worker that looks well: its engine "
+            "is unreachable, has another block_size than declared, does not serve the declared "
+            "model_name, has prefix_caching_off, is a silent_publisher (computed new blocks, but sent no "
+            "event for 10 s), or has no replay endpoint declared (replay_missing). All but the last "
+            "need introspect_workers.",
+ .moves = "When the engine was asked (introspect_period_ms) or its record changed."},
 
 // ---- The HTTP door ----
 {.metric = Metric::kHttpRequests, .name = "kvrouter_http_requests_total", .type = kCounter,

@@ -106,6 +106,7 @@ enum class Metric : uint8_t {
   kDiscoveryConflicts,
   kDiscoveryRefusals,
   kDiscoveryLogLinesDropped,
+  kWorkerSign,
   // The HTTP door
   kHttpRequests,
   kHttpUnrouted,

@@ -31,6 +31,12 @@ class ExpositionText {
   void Gauge(std::string_view name, std::string_view help, double value) {
     Family(name, help, "gauge", value);
   }
+  // One gauge that is always 1: what it says is in its labels.
+  void Info(std::string_view name, std::string_view help, std::string_view more_labels) {
+    fmt::format_to(std::back_inserter(text_),
+                   "# HELP {0} {1}\n# TYPE {0} gauge\n{0}{{{2},{3}}} 1\n", name, help, more_labels,
+                   labels_);
+  }
   std::string Take() { return std::move(text_); }
 
  private:
@@ -42,6 +48,13 @@ class ExpositionText {
   std::string labels_;
   std::string text_;
 };
+
+std::string CacheConfig(const EngineSnapshot& snapshot) {
+  const std::string blocks =
+      snapshot.capacity_blocks == 0 ? "None" : std::to_string(snapshot.capacity_blocks);
+  return fmt::format("block_size=\"{}\",enable_prefix_caching=\"True\",num_gpu_blocks=\"{}\"",
+                     snapshot.block_size_tokens, blocks);
+}
 
 double Usage(const EngineSnapshot& snapshot) {
   if (snapshot.capacity_blocks == 0) return 0;
@@ -57,6 +70,7 @@ std::string EngineMetricsText(const EngineSnapshot& snapshot, const PublisherCou
       fmt::format("model_name=\"{}\",engine=\"{}\"", EscapeLabel(model_name), dp_rank));
   const EngineTotals& totals = snapshot.totals;
   const EngineGauges& gauges = snapshot.gauges;
+  out.Info("vllm:cache_config_info", "What the cache was configured to.", CacheConfig(snapshot));
   out.Gauge("vllm:num_requests_running", "Requests in prefill or decode.",
             static_cast<double>(gauges.running));
   out.Gauge("vllm:num_requests_waiting", "Requests whose prefill has not started.",
@@ -67,6 +81,8 @@ std::string EngineMetricsText(const EngineSnapshot& snapshot, const PublisherCou
               totals.prefix_cache_query_tokens);
   out.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
               totals.prefix_cache_hit_tokens);
+  out.Counter("vllm:request_success_total", "Requests that ended, in whatever way.",
+              totals.requests_finished + totals.requests_aborted);
   out.Counter("kvrouter_sim_computed_prefill_tokens_total",
               "Prompt tokens that had to be computed.", totals.computed_prefill_tokens);
   out.Counter("kvrouter_sim_requests_finished_total", "Requests answered to their end.",

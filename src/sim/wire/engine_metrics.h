@@ -14,6 +14,7 @@ struct EngineSnapshot {
   EngineTotals totals;
   EngineGauges gauges;
   uint64_t capacity_blocks = 0;  // 0 = unlimited: usage is 0
+  uint32_t block_size_tokens = 0;
   uint64_t requests_refused = 0;
 };
 

@@ -190,6 +190,7 @@ void WireEngine::PublishSnapshot() {
   const EngineSnapshot snapshot{.totals = model_.Totals(),
                                 .gauges = model_.Gauges(),
                                 .capacity_blocks = config_.model.capacity_blocks,
+                                .block_size_tokens = config_.model.block_size_tokens,
                                 .requests_refused = requests_refused_};
   MutexLock lock(snapshot_mu_);
   snapshot_ = snapshot;

@@ -75,6 +75,7 @@ def test_metrics_count_tokens_with_vllm_names_and_labels(start_engine):
     for name in ('vllm:num_requests_running', 'vllm:num_requests_waiting', 'vllm:kv_cache_usage_perc',
                  'vllm:prefix_cache_queries_total', 'vllm:prefix_cache_hits_total'):
         assert f'{name}{{model_name="sim",engine="0"}} 0\n' in text, name
+    assert 'vllm:cache_config_info{block_size="4",enable_prefix_caching="True",num_gpu_blocks="' in text
     engine.complete(list(range(10)))
     engine.complete(list(range(10)))
     metrics = engine.metrics()

@@ -69,9 +69,15 @@ TEST(RenderTest, WorkersHaveOneRowPerRank) {
   second->set_dp_rank(1);
   second->set_state("degraded");
   second->set_detail("gap 5..9");
+  worker->add_signs("block_size");
+  worker->add_signs("replay_missing");
   const std::string text = WorkersText(response);
   EXPECT_THAT(text, ContainsRegex("7587890043311737930 +0 .*prefill +draining .*live"));
-  EXPECT_THAT(text, ContainsRegex("7587890043311737930 +1 .*degraded .*gap 5..9\n"));
+  EXPECT_THAT(
+      text,
+      ContainsRegex("7587890043311737930 +1 .*degraded .*block_size,replay_missing +gap 5..9\n"));
+  const auto json = nlohmann::json::parse(WorkersJson(response))["workers"][0];
+  EXPECT_EQ(json["signs"], nlohmann::json({"block_size", "replay_missing"}));
 }
 
 TEST(RenderTest, LoadsNamePartitionAndTarget) {

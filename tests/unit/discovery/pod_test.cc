@@ -131,8 +131,20 @@ TEST(PodTest, WrongAnnotationsAreNamed) {
 TEST(PodTest, BlockSizeComesFromTheSettingOrIsMissed) {
   nlohmann::json object = APod("vllm-0");
   object["metadata"].erase("annotations");
-  EXPECT_THAT(ErrorOf(Read(object)), HasSubstr("kvrouter.io/block-size or kv_cache_block_size"));
+  EXPECT_THAT(ErrorOf(Read(object)),
+              HasSubstr("kvrouter.io/block-size, kv_cache_block_size or introspect_workers"));
   EXPECT_EQ(Read(object, {.block_size_tokens = 64}).spec->block_size_tokens, 64u);
+}
+
+TEST(PodTest, WhatTheEngineMaySayIsLeftOpen) {
+  nlohmann::json object = WithAnnotation(APod("vllm-0"), "model", "");
+  object["metadata"]["annotations"].erase("kvrouter.io/block-size");
+  const Pod pod = Read(object, {.may_be_learned = true});
+  ASSERT_TRUE(pod.spec.ok()) << pod.spec.status();
+  EXPECT_EQ(pod.spec->block_size_tokens, 0u);
+  EXPECT_EQ(pod.spec->model_name, "");
+  EXPECT_EQ(pod.spec->events.at(0).live, "tcp://10.0.0.1:5557");
+  EXPECT_FALSE(Read(WithAnnotation(object, "dp-size", "0"), {.may_be_learned = true}).spec.ok());
 }
 
 TEST(PodTest, RestartOfASideCarIsNoNewLife) {

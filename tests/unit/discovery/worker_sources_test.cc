@@ -223,5 +223,106 @@ TEST(DiscoveryJournalTest, LinesBeyondTheBoundAreCounted) {
   EXPECT_EQ(journal.DroppedLines(), 3u);
 }
 
+DeclaredWorker AnOpenOne(uint64_t id, std::string life = "") {
+  DeclaredWorker worker = ADeclared(id, std::move(life));
+  worker.spec.block_size_tokens = 0;
+  worker.spec.model_name.clear();
+  return worker;
+}
+
+constexpr auto kSize = [](uint32_t tokens) { return LearnedFacts{.block_size_tokens = tokens}; };
+
+TEST(WorkerSourcesTest, WorkerWaitsForWhatNobodyDeclared) {
+  SourcesFixture f;
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1), ADeclared(2)}).ok());
+  EXPECT_FALSE(f.Has(1));
+  EXPECT_TRUE(f.Has(2));
+  EXPECT_EQ(f.sources.Read(kFile).incomplete, 1u);
+  EXPECT_THAT(f.sources.Incomplete(),
+              ElementsAre(std::pair(WorkerId{1}, std::string("http://10.0.0.1:8000"))));
+  f.sources.Learn(WorkerId{1}, kSize(16));
+  EXPECT_FALSE(f.Has(1)) << "the model is not known yet";
+  f.sources.Learn(WorkerId{1}, {.model_name = "m", .total_kv_blocks = 1000});
+  EXPECT_EQ(f.Get(1).block_size_tokens, 16u);
+  EXPECT_EQ(f.Get(1).model_name, "m");
+  EXPECT_EQ(f.Get(1).total_kv_blocks, 1000u);
+  EXPECT_EQ(f.sources.Read(kFile).incomplete, 0u);
+  EXPECT_TRUE(f.sources.Incomplete().empty());
+}
+
+TEST(WorkerSourcesTest, WhatIsDeclaredIsNotLearned) {
+  SourcesFixture f;
+  DeclaredWorker declared = ADeclared(1);
+  declared.spec.model_name = "m";
+  ASSERT_TRUE(f.sources.Replace(kFile, {declared}).ok());
+  Diary diary;
+  f.registry.AddListener(&diary);
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 64, .model_name = "other"});
+  f.sources.Learn(WorkerId{9}, kSize(64));
+  EXPECT_TRUE(diary.lines.empty());
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 64, .total_kv_blocks = 500});
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 64, .total_kv_blocks = 500});
+  EXPECT_THAT(diary.lines, ElementsAre("changed 1"));
+  EXPECT_EQ(f.Get(1).block_size_tokens, 16u);
+  EXPECT_EQ(f.Get(1).total_kv_blocks, 500u);
+}
+
+TEST(WorkerSourcesTest, WhatWasLearnedHoldsForTheNextProcessUntilItSaysSomethingElse) {
+  SourcesFixture f;
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1, "a")}).ok());
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 16, .model_name = "m"});
+  const Incarnation first = f.Get(1).incarnation;
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1, "b")}).ok());
+  EXPECT_GT(f.Get(1).incarnation, first);
+  EXPECT_EQ(f.Get(1).block_size_tokens, 16u);
+  f.sources.Learn(WorkerId{1}, kSize(32));
+  EXPECT_EQ(f.Get(1).block_size_tokens, 32u);
+  EXPECT_EQ(f.Get(1).model_name, "m");
+}
+
+TEST(WorkerSourcesTest, WhatIsNoLongerDeclaredStaysAsItWasUntilItIsLearned) {
+  SourcesFixture f;
+  ASSERT_TRUE(f.sources.Replace(kFile, {ADeclared(1)}).ok());
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1)}).ok());
+  EXPECT_EQ(f.Get(1).block_size_tokens, 16u);
+  EXPECT_EQ(f.Get(1).model_name, "default");
+  f.sources.Learn(WorkerId{1}, kSize(32));
+  EXPECT_EQ(f.Get(1).block_size_tokens, 32u);
+}
+
+TEST(WorkerSourcesTest, LearnedSizeThatThePartitionRefusesIsTriedAgain) {
+  SourcesFixture f;
+  DeclaredWorker open = AnOpenOne(1);
+  open.spec.model_name = "default";
+  ASSERT_TRUE(f.sources.Replace(kFile, {open, ADeclared(2)}).ok());
+  f.sources.Learn(WorkerId{1}, kSize(64));
+  EXPECT_FALSE(f.Has(1));
+  EXPECT_EQ(f.sources.Read(kFile).refused, 1u);
+  ASSERT_TRUE(f.registry.Remove(WorkerId{2}).ok());
+  f.sources.Retry();
+  EXPECT_EQ(f.Get(1).block_size_tokens, 64u);
+}
+
+TEST(WorkerSourcesTest, WorkerThatACallerRemovedDoesNotComeBackByLearning) {
+  SourcesFixture f;
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1)}).ok());
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 16, .model_name = "m"});
+  ASSERT_TRUE(f.registry.Remove(WorkerId{1}).ok());
+  f.sources.Retry();
+  f.sources.Learn(WorkerId{1}, kSize(32));
+  f.sources.Retry();
+  EXPECT_FALSE(f.Has(1));
+  EXPECT_EQ(f.sources.Read(kFile).removed_by_callers, 1u);
+}
+
+TEST(WorkerSourcesTest, CallerWhoComesFirstKeepsTheWorkerThatWaits) {
+  SourcesFixture f;
+  ASSERT_TRUE(f.sources.Replace(kFile, {AnOpenOne(1)}).ok());
+  ASSERT_TRUE(f.registry.Register(ADeclared(1).spec).ok());
+  f.sources.Learn(WorkerId{1}, {.block_size_tokens = 32, .model_name = "m"});
+  EXPECT_EQ(f.Get(1).block_size_tokens, 16u);
+  EXPECT_EQ(f.sources.Read(kFile).conflicting, 1u);
+}
+
 }  // namespace
 }  // namespace kvrouter
