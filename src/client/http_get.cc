@@ -14,16 +14,17 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-constexpr uint64_t kMaxBodyBytes = 64ull << 20;
+constexpr std::chrono::milliseconds kCancelPeriod{50};
 
 // One request, step by step. Asynchronous only because Beast's blocking calls know no time-out.
 class Fetch {
  public:
-  Fetch(asio::io_context* io, const std::string& host, const std::string& path)
+  Fetch(asio::io_context* io, const std::string& host, const std::string& path,
+        uint64_t max_body_bytes)
       : resolver_(*io), stream_(*io), request_(http::verb::get, path, 11) {
     request_.set(http::field::host, host);
     request_.set(http::field::connection, "close");
-    parser_.body_limit(kMaxBodyBytes);
+    parser_.body_limit(max_body_bytes);
   }
 
   void Start(const std::string& host, const std::string& port, std::chrono::milliseconds timeout) {
@@ -64,7 +65,7 @@ class Fetch {
 }  // namespace
 
 absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::string& path,
-                                     std::chrono::milliseconds timeout) {
+                                     const HttpGetLimits& limits) {
   const size_t colon = host_port.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return absl::InvalidArgumentError(
@@ -75,13 +76,23 @@ absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::st
     host = host.substr(1, host.size() - 2);
   }
   asio::io_context io;
-  Fetch fetch(&io, host_port, path);
-  fetch.Start(host, host_port.substr(colon + 1), timeout);
-  io.run_for(timeout +
-             std::chrono::milliseconds(100));  // name look-ups have no time-out of their own
+  Fetch fetch(&io, host_port, path, limits.max_body_bytes);
+  fetch.Start(host, host_port.substr(colon + 1), limits.timeout);
+  // Name look-ups have no time-out of their own.
+  const auto end = std::chrono::steady_clock::now() + limits.timeout + 2 * kCancelPeriod;
+  while (!io.stopped() && std::chrono::steady_clock::now() < end) {
+    io.run_for(kCancelPeriod);
+    if (limits.cancelled && limits.cancelled()) {
+      return absl::CancelledError(fmt::format("http://{}{}: given up", host_port, path));
+    }
+  }
   if (!io.stopped()) {
-    return absl::UnavailableError(
-        fmt::format("no answer from http://{}{} within {} ms", host_port, path, timeout.count()));
+    return absl::UnavailableError(fmt::format("no answer from http://{}{} within {} ms", host_port,
+                                              path, limits.timeout.count()));
+  }
+  if (fetch.error() == http::error::body_limit) {
+    return absl::ResourceExhaustedError(fmt::format("http://{}{}: the body is over {} bytes",
+                                                    host_port, path, limits.max_body_bytes));
   }
   if (fetch.error()) {
     return absl::UnavailableError(
@@ -92,8 +103,8 @@ absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::st
 }
 
 absl::StatusOr<std::string> HttpGet(const std::string& host_port, const std::string& path,
-                                    std::chrono::milliseconds timeout) {
-  absl::StatusOr<HttpAnswer> answer = HttpFetch(host_port, path, timeout);
+                                    const HttpGetLimits& limits) {
+  absl::StatusOr<HttpAnswer> answer = HttpFetch(host_port, path, limits);
   if (!answer.ok()) return answer.status();
   if (answer->status != 200) {
     return absl::InternalError(

@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "daemon/config_file.h"
 #include "daemon/state_log.h"
+#include "daemon/warm_start_log.h"
 
 namespace kvrouter {
 namespace {
@@ -47,6 +48,7 @@ struct Daemon::Timers {
   Mutex mu;
   CondVar wake;
   StateLog state_log;
+  WarmStartLog warm_start_log;
   std::string last_reason = "starting";
 };
 
@@ -72,7 +74,14 @@ Daemon::Daemon(DaemonConfig config)
                   .recovery_limit = config_.zmq.recovery_limit,
                   .max_batches_during_replay = config_.zmq.max_live_batches_during_replay},
                  &router_, &feeds_, &SteadyClock(), &replay_turns_),
-      zmq_(config_.zmq, &router_, &feeds_, &SteadyClock(), &replay_turns_),
+      peers_(config_.peers, &SteadyClock()),
+      zmq_(config_.zmq, &router_, &feeds_, &SteadyClock(), &replay_turns_, &saved_, &peers_),
+      snapshots_(
+          config_.snapshot,
+          [this](MonotonicTime deadline, const std::function<bool(const SavedFeed&)>& take) {
+            return zmq_.SaveFeeds(deadline, take);
+          },
+          &saved_, &SteadyClock()),
       event_plane_(
           config_.event_plane, config_.metrics.dynamo_namespace,
           {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
@@ -108,6 +117,7 @@ Daemon::Daemon(DaemonConfig config)
                        .loads = &loads_,
                        .clock = &SteadyClock(),
                        .discovery = [this] { return ReadDiscovery(); },
+                       .warm_start = [this] { return ReadWarmStart(); },
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
@@ -130,12 +140,15 @@ Daemon::Daemon(DaemonConfig config)
 Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::Start() {
+  LoadSnapshot();  // before anybody can register a worker
   KVR_RETURN_IF_ERROR(http_.Start());
   if (indexer_http_) KVR_RETURN_IF_ERROR(indexer_http_->Start());
   KVR_RETURN_IF_ERROR(grpc_.Start());
+  KVR_RETURN_IF_ERROR(peers_.Start());
   KVR_RETURN_IF_ERROR(zmq_.Start());
   KVR_RETURN_IF_ERROR(event_plane_.Start());
   KVR_RETURN_IF_ERROR(RegisterWorkers());
+  KVR_RETURN_IF_ERROR(snapshots_.Start());
   KVR_RETURN_IF_ERROR(WriteAddressesFile());
   running_ = true;
   spdlog::info("event=listening version={} http={} grpc={}{}", config_.metrics.version,
@@ -150,6 +163,8 @@ void Daemon::Stop() {
   if (running_) spdlog::info("event=stopping live_requests={}", service_.LiveRequests());
   timers_.request_stop();  // first: it tells gRPC whether we are ready
   if (timers_.joinable()) timers_.join();
+  // Feeds do not depend on the doors, so their last snapshot is written while calls finish.
+  if (running_ && config_.snapshot.final_bound.count() > 0) snapshots_.BeginFinal();
   grpc_.SetServing(false);
   service_.StopIntake();
   grpc_.Stop(config_.shutdown_grace);
@@ -158,6 +173,9 @@ void Daemon::Stop() {
   workers_file_.Stop();
   introspection_.Stop();  // after the doors, like the next: a name service that hangs may keep it
   kubernetes_.Stop();
+  snapshots_.Stop();
+  peers_.Stop();  // before the feeds that it answers
+  LogWarmStart();
   event_plane_.Stop();
   zmq_.Stop();
   if (addresses_written_) std::remove(config_.addresses_file.c_str());
@@ -202,6 +220,61 @@ DiscoveryFigures Daemon::ReadDiscovery() const {
   }
   for (const WorkerSpec& worker : workers_.List())
     out.signs.emplace_back(worker.id, signs_.Of(worker));
+  return out;
+}
+
+void Daemon::LoadSnapshot() {
+  if (!snapshots_.Enabled()) return;
+  const absl::Status status = snapshots_.Load();
+  const StateLog::Line line =
+      SnapshotLoadLine(config_.snapshot.path, status, saved_.Read(), snapshots_.Read());
+  spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  workers_.RememberLives(saved_.Incarnations());
+}
+
+void Daemon::TendSavedFeeds(MonotonicTime now) {
+  if (now - created_at_ >= config_.snapshot.worker_wait) saved_.GiveUp();
+}
+
+void Daemon::LogWarmStart() {
+  for (const StateLog::Line& line :
+       timers_state_->warm_start_log.Changes(saved_.Read(), snapshots_.Read(), peers_.Read())) {
+    spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  }
+}
+
+WarmStartFigures Daemon::ReadWarmStart() const {
+  const SavedFeeds::Figures saved = saved_.Read();
+  const SnapshotKeeper::Figures snapshots = snapshots_.Read();
+  WarmStartFigures out{.waiting_feeds = saved.waiting_feeds, .waiting_bytes = saved.waiting_bytes};
+  for (int i = 0; i < kSnapshotResultCount; ++i) {
+    const auto name = SnapshotResultName(static_cast<SnapshotResult>(i));
+    out.loads.emplace_back(name, snapshots.loads[static_cast<size_t>(i)]);
+    out.writes.emplace_back(name, snapshots.writes[static_cast<size_t>(i)]);
+  }
+  for (int i = 0; i < kRestoreOutcomeCount; ++i) {
+    const auto name = RestoreOutcomeName(static_cast<RestoreOutcome>(i));
+    out.restored_feeds.emplace_back(name, saved.feeds[static_cast<size_t>(i)]);
+    out.restored_blocks.emplace_back(name, saved.blocks[static_cast<size_t>(i)]);
+  }
+  const PeerDumps::Figures peers = peers_.Read();
+  for (int i = 0; i < kPeerDumpResultCount; ++i) {
+    out.peer_dumps.emplace_back(PeerDumpResultName(static_cast<PeerDumpResult>(i)),
+                                peers.dumps[static_cast<size_t>(i)]);
+  }
+  for (int i = 0; i < kPeerRankOutcomeCount; ++i) {
+    out.peer_ranks.emplace_back(PeerRankOutcomeName(static_cast<PeerRankOutcome>(i)),
+                                peers.ranks[static_cast<size_t>(i)]);
+  }
+  out.peer_blocks = peers.blocks_taken;
+  if (snapshots.written_at) {
+    const std::chrono::duration<double> age = SteadyClock().Now() - *snapshots.written_at;
+    out.on_disk = {.age_seconds = age.count(),
+                   .feeds = snapshots.feeds,
+                   .blocks = snapshots.blocks,
+                   .bytes = snapshots.bytes,
+                   .write_seconds = snapshots.write_time.count()};
+  }
   return out;
 }
 
@@ -333,6 +406,8 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     sources_.Retry();
     if (now >= next_log) {
       LogDiscovery();
+      TendSavedFeeds(now);
+      LogWarmStart();
       LogStateChanges();
       next_log = now + kStateLogPeriod;
     }

@@ -19,6 +19,8 @@
 #include "adapters/http/selection_api.h"
 #include "adapters/http/status_page.h"
 #include "adapters/metrics/router_metrics.h"
+#include "adapters/peer/peer_dumps.h"
+#include "adapters/snapshot/snapshot_keeper.h"
 #include "adapters/zmq/zmq_event_source.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -31,6 +33,7 @@
 #include "service/replay_turns.h"
 #include "service/reported_loads.h"
 #include "service/routing_service.h"
+#include "service/saved_feeds.h"
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
 #include "service/worker_registry.h"
@@ -72,6 +75,10 @@ class Daemon {
   void PublishReadiness();
   void LogStateChanges();
   void LogDiscovery();
+  void LoadSnapshot();
+  WarmStartFigures ReadWarmStart() const;
+  void TendSavedFeeds(MonotonicTime now);
+  void LogWarmStart();
   void RunTimers(const std::stop_token& stop);
 
   const DaemonConfig config_;
@@ -91,7 +98,10 @@ class Daemon {
   EngineIntrospection introspection_;
   PublishedFeeds published_;
   ReportedLoads loads_;
+  SavedFeeds saved_;
+  PeerDumps peers_;
   ZmqEventSource zmq_;
+  SnapshotKeeper snapshots_;
   EventPlane event_plane_;
   GrpcServer grpc_;
   SelectionApi selection_;

@@ -11,6 +11,8 @@
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
 #include "adapters/metrics/router_metrics.h"
+#include "adapters/peer/peer_dumps.h"
+#include "adapters/snapshot/snapshot_keeper.h"
 #include "adapters/zmq/zmq_event_source.h"
 #include "daemon/event_plane.h"
 #include "kvrouter/config.h"
@@ -46,6 +48,10 @@ struct DaemonConfig {
 
   // The indexer's API, served as `http` says otherwise; empty: not served.
   std::string indexer_listen;
+
+  SnapshotConfig snapshot;
+  PeerDumpsConfig peers;
+
   std::string addresses_file;  // empty: not written
   std::string log_level = "info";
   // /ready waits at most this long for the event feeds' first replay.

@@ -434,6 +434,37 @@ void AddFeeds(std::vector<Option>* table) {
   t.push_back(StoreCountingOption());
 }
 
+void AddWarmRestart(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Words("snapshot-path", "KVROUTER_SNAPSHOT_PATH", FIELD(snapshot.path),
+                    "a path, or empty", Anything,
+                    "File that keeps the index and the feeds' cursors for the next process; read "
+                    "at the start. Empty: none."));
+  t.push_back(Whole("snapshot-interval-secs", "KVROUTER_SNAPSHOT_INTERVAL_SECS",
+                    FIELD(snapshot.interval), 0, 24 * 3600,
+                    "Time between two snapshots, in s; 0: only when the process ends."));
+  t.push_back(Whole("snapshot-worker-wait-secs", "KVROUTER_SNAPSHOT_WORKER_WAIT_SECS",
+                    FIELD(snapshot.worker_wait), 0, 24 * 3600,
+                    "How long what the snapshot says of a worker waits for the worker to be "
+                    "registered, in s."));
+  t.push_back(Whole("snapshot-final-bound-ms", "KVROUTER_SNAPSHOT_FINAL_BOUND_MS",
+                    FIELD(snapshot.final_bound), 0, kMaxShutdownGraceMs,
+                    "Longest time for the last snapshot, while running calls finish, in ms; 0: "
+                    "none is written at the end."));
+  t.push_back(Whole("snapshot-max-bytes", "KVROUTER_SNAPSHOT_MAX_BYTES", FIELD(snapshot.max_bytes),
+                    1 << 20, uint64_t{1} << 40,
+                    "Largest snapshot that is written or read, in bytes."));
+  t.push_back(WordList("indexer-peers", "KVROUTER_INDEXER_PEERS", FIELD(peers.peers),
+                       "[http://]HOST:PORT[,...], or empty",
+                       "Other routers, ours or Dynamo's, whose /dump tells of ranks whose engines "
+                       "cannot tell what they held before."));
+  t.push_back(Whole("peer-timeout-ms", "KVROUTER_PEER_TIMEOUT_MS", FIELD(peers.timeout), 1, kHourMs,
+                    "For one round through these peers together, in ms."));
+  t.push_back(Whole("peer-max-dump-bytes", "KVROUTER_PEER_MAX_DUMP_BYTES",
+                    FIELD(peers.max_dump_bytes), 1 << 20, uint64_t{1} << 32,
+                    "Largest dump of a peer that is read, in bytes."));
+}
+
 bool IsEventPlane(std::string_view text) {
   return text == "none" || text == "nats" || text == "zmq";
 }
@@ -600,6 +631,7 @@ const std::vector<Option>& OptionTable() {
     AddKubernetes(rows);
     AddFeeds(rows);
     AddEventPlane(rows);
+    AddWarmRestart(rows);
     AddLimits(rows);
     AddGrpc(rows);
     AddHttp(rows);

@@ -296,6 +296,7 @@ absl::Status FindCluster(const std::map<std::string, std::string>& environment, 
 // What concerns more than one setting, and whether the workers of the files can live together.
 absl::Status CheckTogether(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.router));
+  KVR_RETURN_IF_ERROR(Validate(config.peers));
   KVR_RETURN_IF_ERROR(Validate(config.event_plane, config.metrics.dynamo_namespace));
   if (config.zmq.reconnect_min > config.zmq.reconnect_max) {
     return absl::InvalidArgumentError(

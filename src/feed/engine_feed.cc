@@ -235,6 +235,13 @@ void EngineFeed::OnApplyResult(const KvEvent& event, const ApplyResult& result) 
   (event.staging == Staging::kStaged ? Building() : held_).OnOrphan();
 }
 
+bool EngineFeed::LacksBeginning() const {
+  if (!connected_ || replay_ || !held_.BeganLate()) return false;
+  if (restoration_ == Restoration::kProved) return false;  // what was saved reaches as far back
+  // With a replay endpoint, no base and no damage mean an engine that has said nothing yet.
+  return !config_.has_replay || held_.Truncated() || !held_.Damage().empty();
+}
+
 FeedState EngineFeed::State() const {
   if (!connected_) return FeedState::kConnecting;
   if (replay_) return FeedState::kRecovering;

@@ -117,6 +117,17 @@ class EngineFeed {
   };
   Restoration RestorationState() const { return restoration_; }
 
+  // ---- Blocks that another router knows ----
+
+  // Connected, no replay wanted or running, and the engine may hold blocks from before the first
+  // batch we know of, which it cannot tell: it has no replay endpoint, or forgot its beginning.
+  bool LacksBeginning() const;
+  // `blocks` of them have been put into the index: until the engine tells better the feed is
+  // degraded. REQUIRES: LacksBeginning().
+  void OnPeerBlocks(uint32_t dp_rank, std::string_view peer, uint64_t blocks) {
+    held_.OnPeerBlocks(dp_rank, peer, blocks);
+  }
+
   FeedState State() const;
   std::string Detail() const;  // empty when all is well
   const FeedCounters& Counters() const { return counters_; }

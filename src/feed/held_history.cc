@@ -9,6 +9,7 @@ namespace kvrouter {
 void HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
   const FeedCursor::Mark& mark = batch.mark;
   if (!base_) {
+    if (mark.sequence == 0 && has_peer_blocks_) DropBlocks(out);
     base_ = mark.sequence;
     if (mark.sequence == 0) {
       ForgetDamage();
@@ -84,8 +85,15 @@ void HeldHistory::OnOrphan() {
   damage_ = fmt::format("{} stores continue blocks we do not know", orphan_stores_);
 }
 
+void HeldHistory::OnPeerBlocks(uint32_t dp_rank, std::string_view peer, uint64_t blocks) {
+  FilterOf(dp_rank);  // from now on the rank has something to drop
+  has_peer_blocks_ = true;
+  damage_ = fmt::format("{} blocks as {} knew them, not proved by the engine", blocks, peer);
+}
+
 void HeldHistory::DropBlocks(std::vector<KvEvent>* out) {
   base_.reset();
+  has_peer_blocks_ = false;
   orphan_stores_ = 0;
   for (auto& [dp_rank, filter] : ranks_) {
     filter.OnCleared();
@@ -127,6 +135,7 @@ void HeldHistory::Replace(HeldHistory next, std::vector<KvEvent>* out) {
   ranks_ = std::move(next.ranks_);
   base_ = next.base_;
   damage_ = std::move(next.damage_);
+  has_peer_blocks_ = false;
   orphan_stores_ = next.orphan_stores_;
   truncated_ = next.truncated_;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -66,6 +67,12 @@ class HeldHistory {
     return dp_rank >= config_->dp_start_rank && dp_rank - config_->dp_start_rank < config_->dp_size;
   }
 
+  // Blocks that another router says this rank holds go into the index beside what is known. They are
+  // damage, since nobody proves them, and go when it turns out that the engine has begun since then.
+  void OnPeerBlocks(uint32_t dp_rank, std::string_view peer, uint64_t blocks);
+  // Whether the engine may hold blocks from before the first batch that we know.
+  bool BeganLate() const { return base_ != 0u; }
+
   bool Holds() const { return base_.has_value(); }  // anything applied since blocks were dropped
   // Whether a history that begins at `sequence` tells more than this one. What began at 0 is only
   // worth giving up for one that is still whole.
@@ -101,6 +108,7 @@ class HeldHistory {
   std::string damage_;
   uint64_t orphan_stores_ = 0;  // since then
   bool truncated_ = false;
+  bool has_peer_blocks_ = false;
 };
 
 }  // namespace kvrouter

@@ -49,7 +49,7 @@ struct SavedFilter {
 
 struct SavedRank {
   uint32_t dp_rank = 0;
-  uint64_t held_blocks = 0;  // distinct ones, all tiers
+  uint64_t held_blocks = 0;  // all tiers, as counted by who saved it; a figure, nothing more
   SavedFilter filter;
   std::vector<SavedEvent> blocks;
 };

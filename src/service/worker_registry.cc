@@ -129,6 +129,22 @@ void WorkerRegistry::AddListener(WorkerListener* listener) {
   listeners_.push_back(listener);
 }
 
+void WorkerRegistry::RememberLives(std::map<WorkerId, Incarnation> lives) {
+  std::erase_if(lives, [](const auto& life) {
+    return life.second == Incarnation{} || life.second > Incarnation{kMaxIncarnation};
+  });
+  MutexLock lock(mu_);
+  for (const auto& [id, life] : lives)
+    next_incarnation_ = std::max(next_incarnation_, static_cast<uint64_t>(life) + 1);
+  remembered_lives_ = std::move(lives);
+}
+
+Incarnation WorkerRegistry::NextLifeLocked(WorkerId id) {
+  const auto remembered = remembered_lives_.find(id);
+  return remembered == remembered_lives_.end() ? Incarnation{next_incarnation_}
+                                               : remembered->second;
+}
+
 absl::StatusOr<WorkerSpec> WorkerRegistry::Register(WorkerSpec spec) {
   absl::StatusOr<WorkerSpec> stored = TryRegister(std::move(spec));
   refused_.Count(stored.status());
@@ -166,7 +182,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryRegister(WorkerSpec spec) {
     const bool drained = known->second.draining && !DrainsForWantOfAddress(known->second);
     if (same_life && drained) spec.draining = true;
   } else if (spec.incarnation == Incarnation{}) {
-    spec.incarnation = Incarnation{next_incarnation_};
+    spec.incarnation = NextLifeLocked(spec.id);
   }
   absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
   if (stored.ok() && (asks_for_drain || !same_life)) NoteDrainLocked(stored->id, asks_for_drain);
@@ -238,7 +254,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::RegisterDeclared(DeclaredUpsert decla
   const Incarnation live = known == workers_.end() ? Incarnation{} : known->second.incarnation;
   if (live != declared.expected) return OtherLife(spec.id, live, declared.expected);
   const bool begins = declared.new_life || live == Incarnation{};
-  spec.incarnation = begins ? Incarnation{next_incarnation_} : live;
+  spec.incarnation = begins ? NextLifeLocked(spec.id) : live;
   if (!begins && drained_by_callers_.contains(spec.id)) spec.draining = true;
   absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
   if (stored.ok() && begins) NoteDrainLocked(stored->id, false);
@@ -295,6 +311,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::StoreLocked(WorkerSpec spec) {
   // its old life.
   next_incarnation_ = std::max(next_incarnation_, static_cast<uint64_t>(spec.incarnation) + 1);
   workers_.insert_or_assign(spec.id, spec);
+  remembered_lives_.erase(spec.id);
   version_.fetch_add(1, std::memory_order_release);
   for (WorkerListener* listener : listeners_) listener->OnWorkerChanged(spec);
   return spec;

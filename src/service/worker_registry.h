@@ -67,6 +67,11 @@ class WorkerRegistry {
   // Ranks may have a replay endpoint and no live one: their events come by an event plane. Likewise.
   void AllowReplayAlone() { allow_replay_alone_ = true; }
 
+  // Lives that workers had before this process: one that registers without saying which life it is
+  // (incarnation 0, or declared) and is not live gets the number it had, once. Not after the first
+  // Register.
+  void RememberLives(std::map<WorkerId, Incarnation> lives);
+
   // Upsert. spec.incarnation 0: a new worker gets the next incarnation, a known one keeps its own
   // (so repeating a registration changes nothing). Non-zero: must not be older than the live one; a
   // newer one is a new life. Within one life `draining` is only ever raised here (a worker that
@@ -117,6 +122,7 @@ class WorkerRegistry {
   absl::Status TryEdit(WorkerId id, const WorkerEdit& edit);
   // Drains though nobody asked for it: there is no address to send anybody to.
   bool DrainsForWantOfAddress(const WorkerSpec& spec) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Incarnation NextLifeLocked(WorkerId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<WorkerSpec> StoreLocked(WorkerSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the drain of this record was asked for by a caller.
   void NoteDrainLocked(WorkerId id, bool draining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -130,6 +136,7 @@ class WorkerRegistry {
   std::map<WorkerId, WorkerSpec> workers_ ABSL_GUARDED_BY(mu_);
   std::set<WorkerId> drained_by_callers_ ABSL_GUARDED_BY(mu_);  // of workers_
   uint64_t next_incarnation_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<WorkerId, Incarnation> remembered_lives_ ABSL_GUARDED_BY(mu_);
   std::atomic<uint64_t> version_{0};  // written under mu_, after the change
 };
 

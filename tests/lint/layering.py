@@ -37,6 +37,9 @@ MAY_INCLUDE = {
     'adapters/grpc': {'adapters/grpc', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/http': {'adapters/http', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/discovery': {'adapters/discovery', 'base', 'feed', 'service', 'kvrouter'},
+    # A peer is another daemon, met by its wires alone.
+    'adapters/peer': {'adapters/peer', 'base', 'client', 'feed', 'service', 'kvrouter'},
+    'adapters/snapshot': {'adapters/snapshot', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/metrics': {'adapters/metrics', 'base', 'feed', 'service', 'kvrouter'},
     'daemon': {'daemon', 'adapters', 'base', 'feed', 'service', 'kvrouter'},
     # How programs of ours talk to a running daemon: by its wires alone, nothing of the daemon's own code.

@@ -125,6 +125,7 @@ std::string RouterMetrics::Text() const {
   ShowFeeds(feed_totals, &out);
   ShowFeedStates(CurrentReports(from), &out);
   ShowDiscovery(from.discovery ? from.discovery() : DiscoveryFigures{}, &out);
+  ShowWarmStart(from.warm_start ? from.warm_start() : WarmStartFigures{}, &out);
   ShowHttp(from.http ? from.http() : HttpFigures{}, &out);
   ShowProcess(from.ready && from.ready(), impl_->version, &out);
   return out.Text();

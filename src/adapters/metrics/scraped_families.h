@@ -38,6 +38,8 @@ void ShowFeeds(const FeedCounters& totals, MetricFamilies* out);
 void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out);
 // What the sources of worker sets have told and how they fare.
 void ShowDiscovery(const DiscoveryFigures& discovery, MetricFamilies* out);
+// What was taken over from an earlier process, and is kept for the next.
+void ShowWarmStart(const WarmStartFigures& figures, MetricFamilies* out);
 void ShowHttp(const HttpFigures& http, MetricFamilies* out);
 void ShowProcess(bool ready, std::string_view version, MetricFamilies* out);
 

@@ -102,6 +102,8 @@ void EventThread::Turn() {
     });
   } else {
     HandleWishes();  // what was polled may be gone; the next turn polls anew
+    HandlePeerAnswers();
+    AnswerSaveRequest();
   }
   Tend(now);
 }
@@ -122,6 +124,82 @@ void EventThread::HandleWishes() {
       Forget(id);
     }
   }
+}
+
+void EventThread::AskPeers() {
+  for (auto& [id, worker] : workers_) {
+    for (auto& [rank, connection] : worker.connections) {
+      if (!connection->WantsPeerBlocks()) continue;
+      const uint64_t request = ++peer_requests_;
+      connection->BeginPeerRequest(request);
+      env_.peers->Request(
+          worker.spec, rank,
+          [this, target = Target{id, rank}, request](absl::StatusOr<PeerRankBlocks> answer) {
+            {
+              MutexLock lock(mu_);
+              peer_answers_.push_back({target, request, std::move(answer)});
+            }
+            Wake();
+          });
+    }
+  }
+}
+
+void EventThread::HandlePeerAnswers() {
+  std::vector<PeerAnswer> answers;
+  {
+    MutexLock lock(mu_);
+    answers.swap(peer_answers_);
+  }
+  for (const PeerAnswer& peer : answers) {
+    const auto worker = workers_.find(peer.target.worker);
+    if (worker == workers_.end()) continue;
+    const auto connection = worker->second.connections.find(peer.target.dp_rank);
+    if (connection != worker->second.connections.end())
+      connection->second->OnPeerAnswer(peer.request, peer.answer);
+  }
+}
+
+EventThread::Saved EventThread::SaveNext(std::optional<Target> after, MonotonicTime deadline) {
+  SaveRequest request{.after = after, .result = {}};
+  MutexLock lock(mu_);
+  save_request_ = &request;
+  Wake();
+  while (!request.result.answered) {
+    const MonotonicTime left = deadline - clock_->Now();
+    if (left <= MonotonicTime::zero() || stop_.load(std::memory_order_relaxed)) break;
+    saved_.WaitFor(mu_, left);
+  }
+  save_request_ = nullptr;
+  return std::move(request.result);
+}
+
+void EventThread::AnswerSaveRequest() {
+  std::optional<Target> after;
+  {
+    MutexLock lock(mu_);
+    if (save_request_ == nullptr) return;
+    after = save_request_->after;
+  }
+  Saved saved{.answered = true, .feed = SaveFirstBehind(after)};
+  MutexLock lock(mu_);
+  // Who asked may have given up, and another may ask for another one by now.
+  if (save_request_ == nullptr || save_request_->after != after) return;
+  save_request_->result = std::move(saved);
+  saved_.NotifyAll();
+}
+
+std::optional<SavedFeed> EventThread::SaveFirstBehind(const std::optional<Target>& after) const {
+  for (auto worker = after ? workers_.lower_bound(after->worker) : workers_.begin();
+       worker != workers_.end(); ++worker) {
+    const WorkerSpec& spec = worker->second.spec;
+    for (const auto& [rank, connection] : worker->second.connections) {
+      if (after && Target{spec.id, rank} <= *after) continue;
+      std::optional<SavedProgress> progress = connection->Save();
+      if (progress) return SavedFeed{.spec = spec, .rank = rank, .progress = *std::move(progress)};
+    }
+  }
+  return std::nullopt;
 }
 
 void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
@@ -166,6 +244,9 @@ void EventThread::ApplyWish(const WorkerSpec& spec, bool reset) {
                          .max_buffered_batches = config.max_live_batches_during_replay,
                          .jitter_seed = env_.jitter_seed},
         endpoints);
+    if (env_.saved == nullptr) continue;
+    if (auto saved = env_.saved->Claim(spec, rank))
+      worker.connections[rank]->Restore(*std::move(saved));
   }
 }
 
@@ -189,6 +270,7 @@ void EventThread::Tend(MonotonicTime now) {
     last_tick_ = now;
     ForEachConnection([&](FeedConnection& connection) { connection.OnTick(now); });
   }
+  if (env_.peers != nullptr) AskPeers();
   bool recovering = false;
   ForEachConnection([&](FeedConnection& connection) {
     connection.StartReplay(now);

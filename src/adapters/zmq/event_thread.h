@@ -13,6 +13,7 @@
 #include "adapters/zmq/feed_connection.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "feed/saved_feed.h"
 #include "kvrouter/worker.h"
 
 namespace kvrouter {
@@ -37,7 +38,20 @@ class EventThread {
 
   bool InitialRecoveryDone() const;
 
+  // Has the thread save the first feed behind `after` (absent: the first of all) that can be
+  // continued. Nothing in `feed`: there is none, or the thread did not come to it by `deadline`
+  // (then not `answered`). From one other thread at a time.
+  struct Saved {
+    bool answered = false;
+    std::optional<SavedFeed> feed;
+  };
+  Saved SaveNext(std::optional<Target> after, MonotonicTime deadline);
+
  private:
+  struct SaveRequest {
+    std::optional<Target> after;
+    Saved result;
+  };
   struct Worker {
     WorkerSpec spec;
     std::map<uint32_t, std::unique_ptr<FeedConnection>>
@@ -55,6 +69,10 @@ class EventThread {
   void HandleWishes();
   void ApplyWish(const WorkerSpec& spec, bool reset);
   void Forget(WorkerId id);
+  void AnswerSaveRequest();
+  void AskPeers();
+  void HandlePeerAnswers();
+  std::optional<SavedFeed> SaveFirstBehind(const std::optional<Target>& after) const;
   void Tend(MonotonicTime now);
   // Calls `visit` for every connection.
   template <typename Visit>
@@ -69,6 +87,14 @@ class EventThread {
   mutable Mutex mu_;
   std::map<WorkerId, Wish> wishes_ ABSL_GUARDED_BY(mu_);
   uint64_t posted_ ABSL_GUARDED_BY(mu_) = 0;
+  struct PeerAnswer {
+    Target target;
+    uint64_t request = 0;
+    absl::StatusOr<PeerRankBlocks> answer;
+  };
+  std::vector<PeerAnswer> peer_answers_ ABSL_GUARDED_BY(mu_);  // one per connection at most
+  CondVar saved_;
+  SaveRequest* save_request_ ABSL_GUARDED_BY(mu_) = nullptr;  // of who waits in SaveNext
   uint64_t settled_ ABSL_GUARDED_BY(mu_) = 0;  // wishes whose connections exist and left recovery
 
   // The thread's own.
@@ -76,6 +102,7 @@ class EventThread {
   std::vector<zmq::pollitem_t> poll_items_;
   MonotonicTime last_tick_{};
   uint64_t handled_ = 0;
+  uint64_t peer_requests_ = 0;
 
   std::jthread thread_;
 };

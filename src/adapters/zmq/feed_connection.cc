@@ -30,6 +30,17 @@ constexpr MonotonicTime kReportPeriod = std::chrono::milliseconds(50);
 
 int Millis(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
 
+// Those behind holes included. A block that was stored several times counts as often.
+uint64_t BlocksIn(const std::vector<SavedEvent>& events) {
+  uint64_t blocks = 0;
+  for (const SavedEvent& event : events) {
+    if (const auto* stored = std::get_if<Stored>(&event.data)) blocks += stored->blocks.size();
+    if (const auto* removed = std::get_if<Removed>(&event.data))
+      blocks -= removed->engine_hashes.size();
+  }
+  return blocks;
+}
+
 std::string UniqueMonitorAddress() {
   static std::atomic<uint64_t> next{0};
   return fmt::format("inproc://kvr-feed-monitor-{}", next.fetch_add(1, std::memory_order_relaxed));
@@ -46,6 +57,11 @@ FeedConnection::FeedConnection(const Env& env, const EngineFeedConfig& feed_conf
       turn_(env.turns),
       retry_wait_(env.config->reconnect_min) {
   TryOpenLive();
+}
+
+FeedConnection::~FeedConnection() {
+  CloseLive();
+  if (restoration_open_) env_.saved->Settle(RestoreOutcome::kUnproved, saved_blocks_);
 }
 
 void FeedConnection::TryOpenLive() {
@@ -232,13 +248,77 @@ void FeedConnection::DropBlocks() {
   ApplyEvents();
 }
 
+void FeedConnection::Restore(SavedProgress saved) {
+  saved_blocks_ = HeldBlocks(saved);
+  restoration_open_ = true;
+  feed_.Restore(std::move(saved));
+}
+
+std::optional<SavedProgress> FeedConnection::Save() const {
+  std::optional<SavedProgress> saved = feed_.Save();
+  if (!saved || feed_.RestorationState() == EngineFeed::Restoration::kPending) return saved;
+  for (SavedRank& rank : saved->ranks) {
+    const bool intact =
+        env_.router->SaveTarget({target_.worker, rank.dp_rank}, [&](const KvEvent& event) {
+          SavedEvent& part = rank.blocks.emplace_back(SavedEvent{.tier = event.tier, .data = {}});
+          if (const auto* stored = std::get_if<Stored>(&event.data)) part.data = *stored;
+          if (const auto* removed = std::get_if<Removed>(&event.data)) part.data = *removed;
+        });
+    if (!intact) return std::nullopt;
+    rank.held_blocks = BlocksIn(rank.blocks);
+  }
+  return saved;
+}
+
+bool FeedConnection::WantsPeerBlocks() const {
+  return !peers_asked_ && live_ && env_.peers != nullptr && env_.peers->HasPeers() &&
+         feed_.LacksBeginning();
+}
+
+void FeedConnection::BeginPeerRequest(uint64_t request) {
+  peers_asked_ = true;
+  peer_request_ = request;
+  peer_merge_.emplace(target_);
+}
+
+void FeedConnection::OnPeerAnswer(uint64_t request, const absl::StatusOr<PeerRankBlocks>& answer) {
+  if (!peer_merge_ || peer_request_ != request) return;
+  const PeerMerge merge = *std::exchange(peer_merge_, std::nullopt);
+  changed_ = true;
+  if (!answer.ok()) return;  // the source has counted it
+  if (merge.Void() || !feed_.LacksBeginning())
+    return env_.peers->CountUse(PeerBlockSource::Use::kOutdone, 0);
+  uint64_t blocks = 0;
+  for (const KvEvent& event : merge.Keep(answer->events))
+    blocks += env_.router->Apply(event).blocks_stored;
+  feed_.OnPeerBlocks(target_.dp_rank, answer->peer, blocks);
+  env_.peers->CountUse(PeerBlockSource::Use::kTaken, blocks);
+}
+
+void FeedConnection::SettleRestoration(uint64_t blocks) {
+  using Restoration = EngineFeed::Restoration;
+  const Restoration state = feed_.RestorationState();
+  if (state == Restoration::kPending) return;
+  restoration_open_ = false;
+  const RestoreOutcome outcome = state == Restoration::kProved      ? RestoreOutcome::kProved
+                                 : state == Restoration::kRestarted ? RestoreOutcome::kRestarted
+                                                                    : RestoreOutcome::kUnproved;
+  env_.saved->Settle(outcome, outcome == RestoreOutcome::kProved ? blocks : saved_blocks_);
+}
+
 void FeedConnection::ApplyEvents() {
+  uint64_t blocks = 0;
   for (const KvEvent& event : events_) {
+    if (peer_merge_) peer_merge_->Note(event);
     const ApplyResult result = env_.router->Apply(event);
     env_.monitor->CountApplied(event, result);
     feed_.OnApplyResult(event, result);
+    blocks += result.blocks_stored;
+    blocks -= result.blocks_removed;
   }
   events_.clear();
+  // The message that proves it brings nothing else.
+  if (restoration_open_) SettleRestoration(blocks);
   changed_ = true;
   // A replay that ended, or that another one replaced, needs its socket no more; one that is no
   // longer wanted needs no turn.
@@ -251,7 +331,8 @@ FeedState FeedConnection::State() const {
 
 void FeedConnection::Report(MonotonicTime now) {
   const FeedState state = State();
-  if (state != FeedState::kConnecting && state != FeedState::kRecovering)
+  if (state != FeedState::kConnecting && state != FeedState::kRecovering && !peer_merge_ &&
+      !WantsPeerBlocks())
     initial_recovery_done_ = true;
   if (!changed_) return;
   if (reported_at_ && state == reported_state_ && now - *reported_at_ < kReportPeriod) return;

@@ -10,9 +10,12 @@
 
 #include "adapters/zmq/zmq_event_source.h"
 #include "feed/engine_feed.h"
+#include "feed/peer_merge.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/peer_blocks.h"
 #include "service/replay_turns.h"
+#include "service/saved_feeds.h"
 
 namespace kvrouter {
 
@@ -32,11 +35,13 @@ class FeedConnection {
     const ZmqEventSourceConfig* config = nullptr;
     ReplayTurns* turns = nullptr;
     uint64_t jitter_seed = 0;
+    SavedFeeds* saved = nullptr;       // feeds of an earlier process; may be null
+    PeerBlockSource* peers = nullptr;  // other routers to ask; may be null
   };
 
   // Connects; what is wrong with the live endpoint shows in the report, and is tried again with a growing wait.
   FeedConnection(const Env& env, const EngineFeedConfig& feed_config, EventEndpoints endpoints);
-  ~FeedConnection() { CloseLive(); }
+  ~FeedConnection();
   FeedConnection(const FeedConnection&) = delete;
   FeedConnection& operator=(const FeedConnection&) = delete;
 
@@ -54,6 +59,19 @@ class FeedConnection {
 
   // Starts the replay that is wanted, if any, when its turn has come.
   void StartReplay(MonotonicTime now);
+
+  // Goes on from what an earlier process saved of this feed. REQUIRES: nothing was read yet.
+  void Restore(SavedProgress saved);
+  // The feed with the blocks it put into the index, between two events; nothing if it could not be
+  // continued.
+  std::optional<SavedProgress> Save() const;
+
+  // Once in its life, when the engine cannot tell what it held before we listened: whether other
+  // routers are to be asked. From BeginPeerRequest to the answer to that very request the first
+  // recovery is not over.
+  bool WantsPeerBlocks() const;
+  void BeginPeerRequest(uint64_t request);
+  void OnPeerAnswer(uint64_t request, const absl::StatusOr<PeerRankBlocks>& answer);
 
   // The worker lives on without this connection: takes its blocks out of the index.
   void DropBlocks();
@@ -82,6 +100,7 @@ class FeedConnection {
   // The next whole message into frames_; false if there is none.
   bool Receive(zmq::socket_t* socket);
   void ApplyEvents();
+  void SettleRestoration(uint64_t blocks);
   FeedState State() const;
 
   const Env env_;
@@ -99,6 +118,11 @@ class FeedConnection {
   std::array<zmq::message_t, 8> parts_;  // more than any message has
   Frames frames_;
   std::vector<KvEvent> events_;
+  uint64_t saved_blocks_ = 0;  // of what was restored; nobody has heard what became of it yet
+  bool restoration_open_ = false;
+  bool peers_asked_ = false;
+  uint64_t peer_request_ = 0;
+  std::optional<PeerMerge> peer_merge_;  // while an answer is awaited
   bool initial_recovery_done_ = false;
   bool changed_ = true;
   FeedState reported_state_ = FeedState::kNone;

@@ -14,6 +14,8 @@
 namespace kvrouter {
 namespace {
 
+// How long an event thread may be busy otherwise before saving is given up.
+constexpr MonotonicTime kSaveWait = std::chrono::seconds(1);
 constexpr uint32_t kMaxThreads = 64;
 constexpr std::chrono::milliseconds kMaxDuration = std::chrono::hours(24);
 
@@ -50,6 +52,7 @@ absl::Status Validate(const ZmqEventSourceConfig& config) {
 
 struct ZmqEventSource::Impl {
   ZmqEventSourceConfig config;
+  const Clock* clock = nullptr;
   zmq::context_t context{1};
   std::optional<ReplayTurns> own_turns;
   std::vector<std::unique_ptr<EventThread>> threads;  // closed before the context
@@ -60,9 +63,11 @@ struct ZmqEventSource::Impl {
 };
 
 ZmqEventSource::ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor,
-                               const Clock* clock, ReplayTurns* turns)
+                               const Clock* clock, ReplayTurns* turns, SavedFeeds* saved,
+                               PeerBlockSource* peers)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
+  impl_->clock = clock;
   // Four sockets per rank while it replays; ZMQ's default of 1,023 would do for 255 ranks.
   impl_->context.set(zmq::ctxopt::max_sockets, static_cast<int>(MaxSockets()));
   if (turns == nullptr) turns = &impl_->own_turns.emplace(ReplayTurnsConfig{});
@@ -71,7 +76,9 @@ ZmqEventSource::ZmqEventSource(ZmqEventSourceConfig config, Router* router, Feed
                                 .monitor = monitor,
                                 .config = &impl_->config,
                                 .turns = turns,
-                                .jitter_seed = std::random_device()()};
+                                .jitter_seed = std::random_device()(),
+                                .saved = saved,
+                                .peers = peers};
   const uint32_t threads = std::clamp(config.threads, 1u, kMaxThreads);
   for (uint32_t i = 0; i < threads; ++i) {
     impl_->threads.push_back(
@@ -97,6 +104,22 @@ absl::Status ZmqEventSource::Start() {
 void ZmqEventSource::Stop() {
   for (auto thread = impl_->threads.rbegin(); thread != impl_->threads.rend(); ++thread)
     (*thread)->Stop();
+}
+
+bool ZmqEventSource::SaveFeeds(MonotonicTime deadline,
+                               const std::function<bool(const SavedFeed&)>& take) {
+  for (const auto& thread : impl_->threads) {
+    std::optional<Target> after;
+    for (;;) {
+      const EventThread::Saved saved =
+          thread->SaveNext(after, std::min(deadline, impl_->clock->Now() + kSaveWait));
+      if (!saved.answered) return false;
+      if (!saved.feed) break;
+      if (!take(*saved.feed)) return false;
+      after = Target{saved.feed->spec.id, saved.feed->rank};
+    }
+  }
+  return true;
 }
 
 void ZmqEventSource::OnWorkerChanged(const WorkerSpec& spec) {

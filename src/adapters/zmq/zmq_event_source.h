@@ -3,14 +3,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "feed/saved_feed.h"
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "service/peer_blocks.h"
 #include "service/replay_turns.h"
+#include "service/saved_feeds.h"
 #include "service/worker_registry.h"
 
 namespace kvrouter {
@@ -43,8 +47,12 @@ struct ZmqEventSourceConfig {
 class ZmqEventSource final : public WorkerListener {
  public:
   // All pointers outlive this object. Without `turns` it has its own, with their defaults.
+  // Feeds that wait in `saved` are claimed by the connections of their ranks. `peers` are asked for
+  // the blocks of ranks whose engines cannot tell what they held before; they answer everything
+  // before this object is gone. Both may be null.
   ZmqEventSource(ZmqEventSourceConfig config, Router* router, FeedMonitor* monitor,
-                 const Clock* clock, ReplayTurns* turns = nullptr);
+                 const Clock* clock, ReplayTurns* turns = nullptr, SavedFeeds* saved = nullptr,
+                 PeerBlockSource* peers = nullptr);
   ~ZmqEventSource() override;
 
   // Sockets that the library can have at all; as many are asked for.
@@ -58,6 +66,12 @@ class ZmqEventSource final : public WorkerListener {
 
   // True once every feed known now has left kConnecting and kRecovering, or never had an endpoint.
   bool InitialRecoveryDone() const;
+
+  // Hands every feed that a later process could continue to `take`, one after the other, each as it
+  // is between two events; its event thread stands still while it is read (a few milliseconds for
+  // 20,000 blocks), look-ups do not. False: `take` said so, or an event thread did not answer by
+  // `deadline` or for a second. From one thread at a time, not after Stop.
+  bool SaveFeeds(MonotonicTime deadline, const std::function<bool(const SavedFeed&)>& take);
 
  private:
   struct Impl;

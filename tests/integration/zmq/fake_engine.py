@@ -119,6 +119,21 @@ class Engine:
             self.publish([{'store': [i], 'tokens': list(range(i * block_size, (i + 1) * block_size)), 'block_size': block_size}], send=send)
         return {'sequence': self.sequence - 1}
 
+    def chain(self, first, count, per_batch=256, block_size=4):
+        """One sequence of `count` blocks, `per_batch` a batch, not sent; block i as in fill."""
+        for start in range(first, first + count, per_batch):
+            blocks = list(range(start, min(start + per_batch, first + count)))
+            event = {'store': blocks, 'tokens': list(range(blocks[0] * block_size, (blocks[-1] + 1) * block_size)), 'block_size': block_size}
+            if start > first:
+                event['parent'] = start - 1
+            self.publish([event], send=False)
+        return {'sequence': self.sequence - 1}
+
+    def forget_before(self, sequence):
+        """The replay buffer is bounded: these batches are out of it."""
+        self.history = [batch for batch in self.history if batch[0] >= sequence]
+        return {'kept': len(self.history)}
+
     def set(self, **options):
         for name, value in options.items():
             assert hasattr(self, name), name

@@ -100,6 +100,25 @@ TEST(WorkerRegistryTest, ReturningWorkerGetsANewIncarnation) {
   EXPECT_EQ(fleet.registry.Register(AWorker(1))->incarnation, Incarnation{8});
 }
 
+// From the snapshot of an earlier process: a router that restarts is no new life of its workers.
+TEST(WorkerRegistryTest, AWorkerThatDoesNotNameItsLifeKeepsTheOneItHadOnce) {
+  Fleet fleet(0);
+  fleet.registry.RememberLives({{WorkerId{1}, Incarnation{7}},
+                                {WorkerId{2}, Incarnation{9}},
+                                {WorkerId{3}, Incarnation{4}},
+                                {WorkerId{4}, Incarnation{}},
+                                {WorkerId{5}, Incarnation{~uint64_t{0}}}});
+  EXPECT_EQ(fleet.registry.Register(AWorker(1))->incarnation, Incarnation{7});
+  EXPECT_EQ(fleet.registry.RegisterDeclared({.spec = AWorker(2)})->incarnation, Incarnation{9});
+  WorkerSpec named = AWorker(3);
+  named.incarnation = Incarnation{5};
+  EXPECT_EQ(fleet.registry.Register(named)->incarnation, Incarnation{5});
+  ASSERT_TRUE(fleet.registry.Remove(WorkerId{1}).ok());
+  EXPECT_EQ(fleet.registry.Register(AWorker(1))->incarnation, Incarnation{10}) << "once";
+  EXPECT_EQ(fleet.registry.Register(AWorker(4))->incarnation, Incarnation{11}) << "0 is no life";
+  EXPECT_EQ(fleet.registry.Register(AWorker(5))->incarnation, Incarnation{12}) << "over the limit";
+}
+
 TEST(WorkerRegistryTest, SecondRemoveIsUnknown) {
   Fleet fleet(1);
   EXPECT_TRUE(fleet.registry.Remove(WorkerId{1}).ok());
