@@ -46,7 +46,7 @@ void CheckDescriptors(const Observations& seen, std::vector<Finding>* out) {
                     "the daemon is close to its limit of open files: new connections and event "
                     "sockets will fail",
                     {{"process_open_fds", Figure(open), Figure(limit)}},
-                    "raise ulimit -Hn (about 5 per rank with events), or lower "
+                    "raise ulimit -Hn (4 per rank with events), or lower "
                     "http_max_connections"});
   }
   const double failures = Total(seen.recent, "kvrouter_http_accept_failures_total");
