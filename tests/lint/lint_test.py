@@ -87,6 +87,39 @@ class DocsTest(unittest.TestCase):
                     with self.subTest(document=document.name, target=target):
                         self.assertTrue((document.parent / target).exists())
 
+    def test_every_row_of_the_failure_table_names_a_test_that_exists(self):
+        section = (ROOT / 'docs/operations.md').read_text().split('\n## When something breaks\n', 1)[1].split('\n## ', 1)[0]
+        rows = [[cell.strip() for cell in line.strip('|').split('|')] for line in section.splitlines() if line.startswith('|')]
+        self.assertEqual(['What breaks', 'What you see', 'What the daemon does', 'What may be lost', 'Test'], rows[0])
+        self.assertGreater(len(rows), 25)
+        sources = {path: path.read_text() for path in (ROOT / 'tests').rglob('*') if path.suffix in ('.cc', '.py')}
+        for row in rows[2:]:
+            with self.subTest(what=row[0]):
+                self.assertEqual(5, len(row), 'a row has five cells')
+                names = re.findall(r'`([^`]+)`', row[4])
+                self.assertTrue(names, 'no test is named')
+                for name in names:
+                    self.assertTrue(is_test(name, sources), name)
+
+    def test_a_test_that_does_not_exist_is_noticed(self):
+        sources = {ROOT / 'tests/a/x_test.cc': 'TEST_F(Some, Thing) {', ROOT / 'tests/b/test_y.py': 'def test_thing(start):'}
+        for name in ('Some.Thing', 'test_y.py::test_thing'):
+            self.assertTrue(is_test(name, sources), name)
+        for name in ('Some.Thin', 'Thing', 'test_y.py::test_thin', 'test_z.py::test_thing', 'test_thing', ''):
+            self.assertFalse(is_test(name, sources), name)
+
+
+def is_test(name, sources):
+    """`Suite.Name` of C++, or `file.py::test_name`."""
+    if '::' in name:
+        file, function = name.split('::')
+        return any(path.name == file and re.search(rf'^(?: {{4}})?def {re.escape(function)}\(', text, re.M) for path, text in sources.items())
+    if name.count('.') != 1:
+        return False
+    suite, test = name.split('.')
+    pattern = rf'^TEST(?:_F|_P)?\({re.escape(suite)}, *\n? *{re.escape(test)}\)'
+    return any(path.suffix == '.cc' and re.search(pattern, text, re.M) for path, text in sources.items())
+
 
 if __name__ == '__main__':
     unittest.main()
