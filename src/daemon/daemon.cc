@@ -95,6 +95,7 @@ Daemon::Daemon(DaemonConfig config)
       selection_({.routing = &service_,
                   .workers = &selection_workers_,
                   .signs = &signs_,
+                  .feeds = &feeds_,
                   .cache = &select_cache_,
                   .router = &router_,
                   .clock = &SteadyClock(),

@@ -5,6 +5,7 @@ import resource
 import shutil
 import socket
 import subprocess
+import threading
 
 import pytest
 from conftest import live_events, wait_for
@@ -88,6 +89,57 @@ def test_ready_waits_for_the_feed_but_not_longer_than_its_bound(start):
         status, body = daemon.get('/ready')
         assert (status, json.loads(body)['error']) == (503, 'initial recovery of the event feeds is running')
         wait_for('ready', lambda: daemon.get('/ready')[0] == 200, deadline_s=10)
+
+
+@pytest.fixture
+def mute_listeners():
+    """Endpoints of peers that accept and then say nothing, half a greeting, or a byte a second."""
+    listeners, stopped = [], threading.Event()
+
+    def serve(listener, first, then):
+        held = []
+        while not stopped.is_set():
+            try:
+                held.append(listener.accept()[0])
+                held[-1].sendall(first)
+                for byte in then:
+                    if stopped.wait(1):
+                        break
+                    held[-1].sendall(bytes([byte]))
+            except OSError:
+                pass
+
+    greeting = b'\xff' + bytes(8) + b'\x7f\x03\x00NULL' + bytes(48)
+    for first, then in ((b'', b''), (greeting[:32], b''), (b'', greeting)):
+        listener = socket.create_server(('127.0.0.1', 0))
+        listener.settimeout(0.2)
+        listeners.append(listener)
+        threading.Thread(target=serve, args=(listener, first, then), daemon=True).start()
+    yield [f'tcp://127.0.0.1:{listener.getsockname()[1]}' for listener in listeners]
+    stopped.set()
+    for listener in listeners:
+        listener.close()
+
+
+def test_mute_workers_hold_up_neither_the_others_nor_ready_for_ever(start, new_engine, mute_listeners):
+    engine = new_engine()
+    daemon = start('--ready-bound-ms=5000')
+    for worker_id, endpoint in enumerate(mute_listeners, 1):
+        daemon.register(worker_id, events=live_events(endpoint))
+    daemon.register(10, events=live_events(engine.endpoint))
+    assert daemon.get('/ready')[0] == 503
+    assert daemon.serving('kvrouter.v1.Router') == 2
+    engine.wait_for_subscriber()
+    engine.store([1], range(4))
+    wait_for('the good one', lambda: daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='10') == 1)
+    wait_for('ready', lambda: daemon.get('/ready')[0] == 200, deadline_s=30)
+    wait_for('health', lambda: daemon.serving('kvrouter.v1.Router') == 1)
+    feeds = {worker['worker_id']: worker['feeds'] for worker in json.loads(daemon.get('/workers')[1])}
+    assert feeds.pop(10) == [{'dp_rank': 0, 'state': 'live', 'detail': ''}]
+    assert len(feeds) == 3
+    for worker_id, feed in feeds.items():
+        assert feed == [{'dp_rank': 0, 'state': 'connecting', 'detail': ''}], worker_id
+        assert daemon.metrics().one('kvrouter_feed_state', worker_id=str(worker_id), state='connecting') == 1
 
 
 def test_ready_comes_with_the_feed(start, new_engine):

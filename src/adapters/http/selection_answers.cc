@@ -21,6 +21,27 @@ std::string Text(const Json& json) {
 
 Json OrNull(uint64_t value) { return value == 0 ? Json(nullptr) : Json(value); }
 
+// One entry per rank. A rank whose source has not reported yet is connecting, if it has one.
+Json Feeds(const WorkerSpec& spec, std::span<const FeedReport> feeds) {
+  Json list = Json::array();
+  for (uint32_t offset = 0; offset < spec.dp_size; ++offset) {
+    const Target target{spec.id, spec.dp_start_rank + offset};
+    const auto report = std::lower_bound(
+        feeds.begin(), feeds.end(), target,
+        [](const FeedReport& r, const Target& wanted) { return r.target < wanted; });
+    const bool reported = report != feeds.end() && report->target == target;
+    const auto endpoints = spec.events.find(target.dp_rank);
+    const bool configured = endpoints != spec.events.end() && !endpoints->second.live.empty();
+    const FeedState state = reported     ? report->state
+                            : configured ? FeedState::kConnecting
+                                         : FeedState::kNone;
+    list.push_back({{"dp_rank", target.dp_rank},
+                    {"state", std::string(FeedStateName(state))},
+                    {"detail", reported ? report->detail : std::string()}});
+  }
+  return list;
+}
+
 Json Worker(const SelectionWorker& worker) {
   const WorkerSpec& spec = worker.spec;
   Json live = Json::object();
@@ -97,10 +118,12 @@ std::string JsonText(std::string_view text) { return Text(Json(text)); }
 
 std::string WorkerJson(const SelectionWorker& worker) { return Text(Worker(worker)); }
 
-std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs) {
+std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs,
+                        std::span<const FeedReport> feeds) {
   Json list = Json::array();
   for (const SelectionWorker& worker : workers) {
     Json& json = list.emplace_back(Worker(worker));
+    json["feeds"] = Feeds(worker.spec, feeds);
     if (signs == nullptr) continue;
     json["signs"] = Json::array();
     for (const std::string_view sign : NamesOf(signs->Of(worker.spec)))

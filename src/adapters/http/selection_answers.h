@@ -11,6 +11,7 @@
 #include "adapters/http/http_server.h"
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
+#include "service/feed_monitor.h"
 #include "service/selection_workers.h"
 #include "service/worker_signs.h"
 
@@ -23,8 +24,10 @@ HttpResponse JsonAnswer(int status, std::string body);
 HttpResponse OkAnswer();  // {"status":"ok"}
 
 std::string WorkerJson(const SelectionWorker& worker);
-// With the worker's signs, unless `signs` is null.
-std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs);
+// With the worker's signs, unless `signs` is null, and with the event feed of each rank: its state,
+// and why it is degraded. `feeds` in ascending order.
+std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs,
+                        std::span<const FeedReport> feeds);
 
 // What the caller still has to compute of the prompt on the chosen target.
 uint64_t EffectivePrefillTokens(const RouteDecision& decision);

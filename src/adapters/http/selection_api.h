@@ -16,6 +16,7 @@
 #include "adapters/http/selection_bodies.h"
 #include "base/clock.h"
 #include "kvrouter/router.h"
+#include "service/feed_monitor.h"
 #include "service/routing_service.h"
 #include "service/select_cache.h"
 #include "service/selection_workers.h"
@@ -41,6 +42,7 @@ class SelectionApi {
     RoutingService* routing = nullptr;
     SelectionWorkers* workers = nullptr;
     const WorkerSignBoard* signs = nullptr;  // null: GET /workers shows none
+    const FeedMonitor* feeds = nullptr;      // null: nothing is known of event feeds
     SelectCache* cache = nullptr;
     const Router* router = nullptr;
     const Clock* clock = nullptr;

@@ -40,7 +40,9 @@ SelectionApi::Answer SelectionApi::GetWorkers(const HttpRequest& request) {
     return (model_name && *model_name != worker.spec.model_name) ||
            (routing_group && *routing_group != worker.spec.routing_group);
   });
-  return JsonAnswer(200, WorkersJson(workers, parts_.signs));
+  std::vector<FeedReport> feeds;
+  if (parts_.feeds != nullptr) feeds = parts_.feeds->Reports();
+  return JsonAnswer(200, WorkersJson(workers, parts_.signs, feeds));
 }
 
 SelectionApi::Answer SelectionApi::PatchWorker(const HttpRequest& request) {
