@@ -126,7 +126,7 @@ def config_of(endpoints, replay=True):
 
 
 def latencies(ctl, router, seconds):
-    done = subprocess.run([ctl, '--router', router.grpc, 'bench', '--rate', '200', '--concurrency', '16', '--seconds', str(seconds), '--advise', '--json'],
+    done = subprocess.run([ctl, '--grpc', router.grpc, '--json', 'bench', '--rate', '200', '--concurrency', '16', '--seconds', str(seconds), '--advise'],
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -154,7 +154,7 @@ def main():
         warm.wait(lambda: warm.metric('kvrouter_snapshot_blocks') >= total)
         size = warm.metric('kvrouter_snapshot_bytes')
         print(f'snapshot:     {size / 1e6:.1f} MB, {size / total:.2f} bytes per block', flush=True)
-        writing = latencies(ctl, warm, 20)
+        writing = latencies(ctl, warm, 10)
         took = warm.metric('kvrouter_snapshot_write_seconds')
         writes = warm.metric('kvrouter_snapshot_writes_total', 'result="ok"')
         print(f'written:      {took:.2f} s the last one, {writes:.0f} in {time.monotonic() - warm.began:.0f} s', flush=True)
@@ -165,7 +165,7 @@ def main():
         whole, ready = again.times(total)
         proved = again.metric('kvrouter_snapshot_restored_blocks_total', 'outcome="proved"')
         print(f'from snapshot: ready {ready:.2f} s, full overlap {whole:.2f} s, {proved:.0f} blocks proved', flush=True)
-        print(f'not written:  {json.dumps(latencies(ctl, again, 20))}', flush=True)
+        print(f'not written:  {json.dumps(latencies(ctl, again, 10))}', flush=True)
 
         peer = Router(binary, folder, 'peer', config_of(engines.endpoints, replay=False), '--indexer-peers', again.http, '--peer-timeout-ms=60000')
         whole, ready = peer.times(total)
