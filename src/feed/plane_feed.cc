@@ -52,6 +52,8 @@ void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* 
       worker->ranks.emplace(dp_rank, Rank{.feed = PlaneRankFeed(config), .path = std::nullopt})
           .first->second;
   changed_.insert(target);
+  if (auto former = former_publishers_.extract(target))
+    rank.feed.InheritPublishers(std::move(former.mapped()));
   if (AllPathsBroken()) rank.feed.OnPathDown(paths_.begin()->second);
   rank.feed.SetListening(Listening(rank));
   const auto waiting = waiting_.find(target);
@@ -70,6 +72,11 @@ void PlaneFeed::RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out)
   changed_.erase(target);
   loads_.erase(target);
   gone_.push_back(ReportOf(target, *rank));
+  if (rank->feed.Publishers().empty()) return;
+  // Without its record a rank is followed like a new one.
+  if (former_publishers_.size() >= config_.max_waiting_ranks)
+    former_publishers_.erase(former_publishers_.begin());
+  former_publishers_.insert_or_assign(target, rank->feed.Publishers());
 }
 
 void PlaneFeed::RemoveWorker(WorkerId id, std::vector<KvEvent>* out) {

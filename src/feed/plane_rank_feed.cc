@@ -51,20 +51,19 @@ void PlaneRankFeed::OnEvent(uint64_t publisher_id, PlaneEvent event, MonotonicTi
 }
 
 bool PlaneRankFeed::IsOldPublisher(uint64_t publisher_id) const {
-  return std::find(old_publishers_.begin(), old_publishers_.end(), publisher_id) !=
-         old_publishers_.end();
+  const auto known = std::find(publishers_.begin(), publishers_.end(), publisher_id);
+  return publisher_ && known < std::find(publishers_.begin(), publishers_.end(), *publisher_);
 }
 
 // The first publisher that is heard is the one whose worker a repair before it was about, unless
 // it begins only now.
 void PlaneRankFeed::BeginLife(uint64_t publisher_id, uint64_t first_id, std::vector<KvEvent>* out) {
   const bool is_new = publisher_ || first_id == 0;
-  if (publisher_) {
-    ++counters_.restarts;
-    old_publishers_.push_back(*publisher_);
-    if (old_publishers_.size() > kMaxOldPublishers) old_publishers_.pop_front();
-  }
+  if (publisher_) ++counters_.restarts;
   publisher_ = publisher_id;
+  if (std::find(publishers_.begin(), publishers_.end(), publisher_id) == publishers_.end())
+    publishers_.push_back(publisher_id);
+  if (publishers_.size() > kMaxPublishers) publishers_.pop_front();
   last_id_.reset();
   early_.clear();
   if (!is_new) return;

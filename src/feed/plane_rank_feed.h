@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -108,12 +109,18 @@ class PlaneRankFeed {
   // The rank leaves this feed while the worker lives on: its blocks must go.
   void DropBlocks(std::vector<KvEvent>* out);
 
+  // From the feed that had the rank before, perhaps of an earlier life of the worker: what its
+  // publishers left on the way may come after the first event of a new one. One that is older than
+  // the one we follow is void. REQUIRES: no input yet.
+  void InheritPublishers(std::deque<uint64_t> publishers) { publishers_ = std::move(publishers); }
+  const std::deque<uint64_t>& Publishers() const { return publishers_; }
+
   FeedState State() const;
   std::string Detail() const;  // empty when all is well
   const FeedCounters& Counters() const { return counters_; }
 
  private:
-  static constexpr size_t kMaxOldPublishers = 8;
+  static constexpr size_t kMaxPublishers = 9;
 
   PlaneEvent PopEarly();
   bool IsOldPublisher(uint64_t publisher_id) const;
@@ -139,7 +146,7 @@ class PlaneRankFeed {
   const PlaneRankFeedConfig config_;
   FeedCounters counters_;
   std::optional<uint64_t> publisher_;
-  std::deque<uint64_t> old_publishers_;
+  std::deque<uint64_t> publishers_;  // known ones in the order in which they began; bounded
   std::optional<uint64_t> last_id_;
   struct EarlyEvent {
     PlaneEvent event;

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 PlaneFeedConfig FeedConfig(uint32_t brokers) {
   PlaneFeedConfig config;
-  if (brokers > 1) config.gap_wait = milliseconds(500);
+  if (brokers > 1) config.rank.gap_wait = milliseconds(500);
   return config;
 }
 
@@ -63,10 +63,13 @@ void PlaneBus::Publish(const PlaneMessage& message) {
   }
 }
 
+// Another process, and another connection to the brokers: what its predecessor left behind may come
+// after its own.
 void PlaneBus::BeginLife(Target target, bool from_its_first) {
   seen_[target].harmed = !from_its_first;
   for (Broker& broker : brokers_) {
     if (!broker.up) Harm(target);
+    broker.last_arrival.erase(target);
   }
 }
 

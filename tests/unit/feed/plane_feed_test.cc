@@ -67,6 +67,38 @@ class PlaneFeedTest : public testing::Test {
   std::map<Target, FeedState> states_;
 };
 
+// Found by tests/property/truth: taken for a new life, the leftover made the real one void for good.
+TEST_F(PlaneFeedTest, WhatAFormerLifeLeftOnTheWayIsVoid) {
+  for (const bool leaves_between : {false, true}) {
+    const uint64_t worker = leaves_between ? 8 : 7;
+    SetWorker(Spec(worker));
+    HearEvents({Store(worker, 0, 1)}, /*publisher=*/1);
+    if (leaves_between) {
+      feed_.RemoveWorker(WorkerId{worker}, &out_);
+      ApplyAll();
+    }
+    SetWorker(Spec(worker, 1, /*incarnation=*/2));
+    HearEvents({Store(worker, 0, 2)}, /*publisher=*/2);
+    HearEvents({Store(worker, 1, 3)}, /*publisher=*/1);
+    EXPECT_EQ(Blocks(worker), 1u);
+    HearEvents({Store(worker, 1, 4)}, /*publisher=*/2);
+    EXPECT_EQ(Blocks(worker), 2u);
+    EXPECT_EQ(State(worker), FeedState::kLive);
+  }
+}
+
+// The record of a new life may be later than its first events.
+TEST_F(PlaneFeedTest, APublisherThatOutlivesItsRecordIsHeardOn) {
+  SetWorker(Spec(7));
+  HearEvents({Store(7, 0, 1)}, /*publisher=*/1);
+  HearEvents({Store(7, 0, 2)}, /*publisher=*/2);
+  SetWorker(Spec(7, 1, /*incarnation=*/2));
+  HearEvents({Store(7, 1, 3)}, /*publisher=*/2);
+  EXPECT_EQ(Blocks(7), 1u);
+  HearEvents({Store(7, 5, 4)}, /*publisher=*/1);
+  EXPECT_EQ(Blocks(7), 1u);
+}
+
 TEST_F(PlaneFeedTest, EventsReachTheRankTheyName) {
   SetWorker(Spec(7, 2));
   SetWorker(Spec(8));
