@@ -73,16 +73,19 @@ void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out)
   }
   if (!building.cursor().IsNext(mark.sequence)) {
     if (applied) return OnHole(batch, out);
-    building.SetTruncated();
+    if (!replay_->unreadable) building.SetTruncated();
     building.SetDamage(fmt::format("the engine's history begins at sequence {}", mark.sequence));
   }
   ApplyReplayed(batch, out);
 }
 
 void EngineFeed::ApplyReplayed(const FeedBatch& batch, std::vector<KvEvent>* out) {
-  replay_->progressed = true;
-  replay_->moved = true;
-  Building().Apply(batch, out);
+  if (Building().Apply(batch, out)) {
+    replay_->progressed = true;
+    replay_->moved = true;
+  } else {
+    replay_->unreadable = true;  // what follows it shows a hole
+  }
 }
 
 // Either the engine never kept these batches, or its socket dropped them because the reader was
@@ -104,7 +107,8 @@ void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
                                 Building().LastApplied()->sequence + 1, next - 1);
   Stage(/*repair=*/false, out);
   Building().GoOnWithout(std::move(why), out);
-  Building().SetTruncated();
+  copies_unreadable_ = std::exchange(replay_->unreadable, false);
+  if (!copies_unreadable_) Building().SetTruncated();
   ApplyReplayed(batch, out);
 }
 
@@ -120,9 +124,21 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
     GiveUpRepair();
   } else if (!marker_seen) {
     OnMarkerMissing(ended, failure, out);
-    if (replay_) return;
+  } else if (ended.unreadable) {
+    OnUnreadableEnd(ended, out);
   }
+  if (replay_) return;
   DrainBuffer(ended, /*may_ask=*/true, out);
+}
+
+// Its last batch could not be read. The next answer may bring it whole.
+void EngineFeed::OnUnreadableEnd(const Replay& ended, std::vector<KvEvent>* out) {
+  if (ended.progressed) return StartContinue();
+  if (!buffer_.Empty()) return;  // what waited is it, or shows the gap
+  if (IsRepairStaged()) return GiveUpRepair();
+  copies_unreadable_ = true;
+  GiveUpStaged();
+  GoOnWithout("the engine's last batch could not be read", out);
 }
 
 void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
@@ -179,11 +195,19 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
         Stage(/*repair=*/false, out);
         Building().GoOnWithout(
             fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out);
+        copies_unreadable_ = ended.unreadable;
         // An answer that was cut short does not tell.
-        if (ended.marker_seen) Building().SetTruncated();
+        if (ended.marker_seen && !ended.unreadable) Building().SetTruncated();
         gap_is_final = false;
       }
-      Building().Apply(buffer_.Front(), out);
+      if (!Building().Apply(buffer_.Front(), out)) {
+        if (may_ask && !copies_unreadable_) {
+          buffer_.PopFront();
+          return Building().LastApplied() ? StartContinue() : StartRebuild();
+        }
+        GiveUpStaged();
+        GiveUpUnreadable(next, out);
+      }
     }
     tail_unconfirmed_ = false;
     buffer_.PopFront();

@@ -63,13 +63,10 @@ void PlaneBus::Publish(const PlaneMessage& message) {
   }
 }
 
-// Another process, and another connection to the brokers: what its predecessor left behind may come
-// after its own.
 void PlaneBus::BeginLife(Target target, bool from_its_first) {
   seen_[target].harmed = !from_its_first;
   for (Broker& broker : brokers_) {
     if (!broker.up) Harm(target);
-    broker.last_arrival.erase(target);
   }
 }
 

@@ -57,7 +57,9 @@ class Witness {
     // The last one that is there must come once more: it proves that the engine is the same.
     const uint64_t needed = next_ > 0 ? next_ - 1 : 0;
     if (!history.empty() && history.front().said.sequence > needed) covered_ = false;
-    next_ = next.sequence;
+    // What was said since then and did not arrive is a loss that nobody could notice yet.
+    if (last_live_.life == life_) reach_ = std::max(reach_, last_live_.sequence + 1);
+    next_ = std::max(next_, reach_);
   }
   // An old message once more. Behind a newer one it is taken for a restart: whatever was known is
   // asked for anew, and the engine's past passes by once more.
@@ -128,6 +130,7 @@ class Witness {
     NoteHeld();
     if (std::exchange(in_grace_, true) && !new_life) return false;
     grace_over_ = timeline_.Now() + kReplayGrace;
+    reach_ = engine_.Next().sequence;
     return true;
   }
 
@@ -144,6 +147,7 @@ class Witness {
   bool connected_ = false;
   bool in_grace_ = false;
   MonotonicTime grace_over_{};
+  uint64_t reach_ = 0;  // what the replay brings that is asked for as the grace begins
 };
 
 }  // namespace kvrouter::truth

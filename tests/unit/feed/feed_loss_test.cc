@@ -31,5 +31,65 @@ TEST(FeedLossTest, AReplayThatWasCutShortDoesNotMeanThatTheEngineForgot) {
   EXPECT_EQ(h.Overlap(TokenRun(1, 16)), 4u);
 }
 
+EngineBatch Cut(EngineBatch batch) {
+  batch.payload.resize(batch.payload.size() - 3);
+  return batch;
+}
+
+TEST(FeedLossTest, ABatchThatCannotBeReadIsFetchedFromTheEngineAtOnce) {
+  FeedHarness h;
+  FakeEngine engine;
+  h.Connect();
+  h.ServeReplays(engine);
+  h.Live(engine.PublishRoot(1));
+  h.Live(Cut(engine.Publish({ArrayRemove({1})})));
+  ASSERT_TRUE(h.feed().ReplayWanted());
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive) << h.feed().Detail();
+  EXPECT_EQ(h.Overlap(TokenRun(1, 4)), 0u);
+  h.Live(engine.PublishRoot(5));
+  EXPECT_EQ(h.Overlap(TokenRun(5, 4)), 1u);
+  EXPECT_EQ(h.counters().gaps, 0u);
+}
+
+// It may have been a removal: what is held is not known any more.
+TEST(FeedLossTest, WithoutReplayABatchThatCannotBeReadDropsTheBlocks) {
+  FeedHarness h(/*has_replay=*/false);
+  FakeEngine engine;
+  h.Connect();
+  h.Live(engine.PublishRoot(1));
+  h.Live(Cut(engine.Publish({ArrayRemove({1})})));
+  EXPECT_EQ(h.Blocks(), 0u);
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().LastSequence(), 1u);  // given up
+  h.Live(engine.PublishRoot(5));
+  EXPECT_EQ(h.Overlap(TokenRun(5, 4)), 1u);
+}
+
+// Else an engine of a language that we do not know would be asked for its history with each batch.
+TEST(FeedLossTest, AnEngineWhoseOwnCopiesCannotBeReadIsAskedOnce) {
+  FeedHarness h;
+  FakeEngine readable;
+  h.Connect();
+  h.ServeReplays(readable);
+  h.Live(readable.PublishRoot(1));
+  int replays = 0;
+  for (TokenId i = 0; i < 5; ++i) {
+    h.Live(Cut(readable.PublishRoot(10 + 4 * i)));
+    while (const auto from = h.TakeRequest()) {
+      ++replays;
+      for (const EngineBatch& batch : readable.history()) {
+        if (batch.sequence >= *from) h.Replayed(batch.sequence == 0 ? batch : Cut(batch));
+      }
+      h.ReplayEnd();
+    }
+  }
+  EXPECT_EQ(replays, 1);
+  EXPECT_EQ(h.Blocks(), 0u);
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  h.Live(readable.PublishRoot(101));
+  EXPECT_EQ(h.Overlap(TokenRun(101, 4)), 1u);
+}
+
 }  // namespace
 }  // namespace kvrouter
