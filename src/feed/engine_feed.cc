@@ -125,25 +125,7 @@ void EngineFeed::TakeLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
     return OnGap(batch, out);
   }
   tail_unconfirmed_ = false;
-  ApplyLive(batch, out);
-}
-
-// One that cannot be read is lost, whatever it said. The engine may have it whole.
-void EngineFeed::ApplyLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
-  if (held_.Apply(batch, out)) {
-    copies_unreadable_ = false;
-    return;
-  }
-  if (replay_ && replay_->requested) return;  // it waits, too, and is looked at again
-  replay_.reset();
-  if (config_.has_replay && !copies_unreadable_)
-    return held_.LastApplied() ? StartContinue() : StartRebuild();
-  GiveUpUnreadable(batch.mark, out);
-}
-
-void EngineFeed::GiveUpUnreadable(const FeedCursor::Mark& mark, std::vector<KvEvent>* out) {
-  GoOnWithout(fmt::format("batch {} could not be read", mark.sequence), out);
-  held_.cursor().OnApplied(mark);
+  held_.Apply(batch, out);
 }
 
 void EngineFeed::TakeLiveDuringReplay(const FeedBatch& batch, Verdict verdict,
@@ -160,7 +142,7 @@ void EngineFeed::TakeLiveDuringReplay(const FeedBatch& batch, Verdict verdict,
     if (verdict != Verdict::kNext) return;
   }
   tail_unconfirmed_ = false;
-  ApplyLive(batch, out);
+  held_.Apply(batch, out);
 }
 
 void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
@@ -170,7 +152,7 @@ void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
     return StartRebuild();
   }
   GoOnWithout(fmt::format("gap before sequence {}, no replay endpoint", batch.mark.sequence), out);
-  ApplyLive(batch, out);
+  held_.Apply(batch, out);
 }
 
 void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {

@@ -73,19 +73,16 @@ void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out)
   }
   if (!building.cursor().IsNext(mark.sequence)) {
     if (applied) return OnHole(batch, out);
-    if (!replay_->unreadable) building.SetTruncated();
+    building.SetTruncated();
     building.SetDamage(fmt::format("the engine's history begins at sequence {}", mark.sequence));
   }
   ApplyReplayed(batch, out);
 }
 
 void EngineFeed::ApplyReplayed(const FeedBatch& batch, std::vector<KvEvent>* out) {
-  if (Building().Apply(batch, out)) {
-    replay_->progressed = true;
-    replay_->moved = true;
-  } else {
-    replay_->unreadable = true;  // what follows it shows a hole
-  }
+  replay_->progressed = true;
+  replay_->moved = true;
+  Building().Apply(batch, out);
 }
 
 // Either the engine never kept these batches, or its socket dropped them because the reader was
@@ -107,8 +104,7 @@ void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
                                 Building().LastApplied()->sequence + 1, next - 1);
   Stage(/*repair=*/false, out);
   Building().GoOnWithout(std::move(why), out);
-  copies_unreadable_ = std::exchange(replay_->unreadable, false);
-  if (!copies_unreadable_) Building().SetTruncated();
+  Building().SetTruncated();
   ApplyReplayed(batch, out);
 }
 
@@ -124,21 +120,9 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
     GiveUpRepair();
   } else if (!marker_seen) {
     OnMarkerMissing(ended, failure, out);
-  } else if (ended.unreadable) {
-    OnUnreadableEnd(ended, out);
+    if (replay_) return;
   }
-  if (replay_) return;
   DrainBuffer(ended, /*may_ask=*/true, out);
-}
-
-// Its last batch could not be read. The next answer may bring it whole.
-void EngineFeed::OnUnreadableEnd(const Replay& ended, std::vector<KvEvent>* out) {
-  if (ended.progressed) return StartContinue();
-  if (!buffer_.Empty()) return;  // what waited is it, or shows the gap
-  if (IsRepairStaged()) return GiveUpRepair();
-  copies_unreadable_ = true;
-  GiveUpStaged();
-  GoOnWithout("the engine's last batch could not be read", out);
 }
 
 void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
@@ -195,19 +179,11 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
         Stage(/*repair=*/false, out);
         Building().GoOnWithout(
             fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out);
-        copies_unreadable_ = ended.unreadable;
         // An answer that was cut short does not tell.
-        if (ended.marker_seen && !ended.unreadable) Building().SetTruncated();
+        if (ended.marker_seen) Building().SetTruncated();
         gap_is_final = false;
       }
-      if (!Building().Apply(buffer_.Front(), out)) {
-        if (may_ask && !copies_unreadable_) {
-          buffer_.PopFront();
-          return Building().LastApplied() ? StartContinue() : StartRebuild();
-        }
-        GiveUpStaged();
-        GiveUpUnreadable(next, out);
-      }
+      Building().Apply(buffer_.Front(), out);
     }
     tail_unconfirmed_ = false;
     buffer_.PopFront();
