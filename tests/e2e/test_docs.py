@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 
+import pytest
 import zmq
 from conftest import ROOT, live_events, router_pb2, wait_for
 from dynamo_worker import ZmqPublisher, envelope
@@ -48,11 +49,17 @@ def test_the_grpc_reference_leads_somewhere():
             assert ''.join(name) in described, f'{proto.name}: {name}'
 
 
-def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
-    engine = new_engine()
+@pytest.fixture
+def plane():
     context = zmq.Context()
-    plane = ZmqPublisher(context)
-    daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint)
+    yield ZmqPublisher(context)
+    context.destroy(0)
+
+
+def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, tmp_path):
+    engine = new_engine()
+    daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint,
+                   '--snapshot-path', str(tmp_path / 'snapshot'), '--snapshot-interval-secs', '1')
     daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     plane.wait_for_subscriber()
     plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,
@@ -62,6 +69,7 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
     engine.wait_for_subscriber()
     engine.store([1], range(4), medium='CPU')
     wait_for('a block on host', lambda: daemon.metrics().all('kvrouter_worker_lower_tier_blocks', worker_id='1'))
+    wait_for('a snapshot', lambda: daemon.metrics().all('kvrouter_snapshot_age_seconds'))
     daemon.route([1, 2, 3, 4, 5], 'r')
     daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r'))
     daemon.router.OutputBlock(router_pb2.OutputBlockRequest(request_id='r', output_tokens=10))
@@ -75,4 +83,3 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine):
         assert [label for label in labels if label != 'le'] == rows[family][1], name
         shown[family] = True
     assert set(shown) == set(rows), 'with a worker that reports, its feed and a request, every family has a series'
-    context.destroy(0)

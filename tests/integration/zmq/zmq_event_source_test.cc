@@ -355,6 +355,8 @@ TEST_F(ZmqEventSourceTest, MessagesThatAreNoEventsAreCountedAndTheStreamGoesOn) 
   Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
   ASSERT_EQ(engine_.Call("wait_subscribed")["subscribed"], 1);
   engine_.Call("fill", {{"first", 1}, {"count", 1}, {"send", true}});
+  // What follows is in no history that a replay could bring.
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 1 && InState(FeedState::kLive); }));
   engine_.Call("send_raw", {{"frames", {"", "00"}}});
   engine_.Call("send_raw", {{"frames", {"", "0000000000000001", "93ff"}}});
   engine_.Call("send_raw", {{"frames", {"", "", "", "", "", "", "", "", "", "", "", "", "00"}}});
