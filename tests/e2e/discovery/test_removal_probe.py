@@ -81,7 +81,7 @@ def test_no_request_fails_because_of_a_relist(cluster, discover):
     """410 on both watches, again and again; each list comes late, in pages, and at times not at all at first."""
     put_fleet(cluster, fleet(4))
     cluster.page_objects = 2
-    daemon = discover(cluster)
+    daemon = discover(cluster, '--kubernetes-request-timeout-ms=20000')
     everybody = [f'10.0.0.{i}' for i in range(4)]
     wait_for_addresses(daemon, *everybody)
     seen = []
