@@ -248,7 +248,7 @@ TEST_F(ZmqFleetTest, Row38And39TheRequestHasItsDelimiterAndEveryReplyIsRead) {
   engine_.Call("fill", {{"first", 1}, {"count", 50}});
   Register(Spec(kWorker, {Endpoints(engine_.Call("bind"))}));
   ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 50 && InState(FeedState::kLive); }));
-  EXPECT_EQ(engine_.Call("status")["requests"], Json({0}));
+  EXPECT_EQ(engine_.Call("status")["requests"], Json::array({0}));
 }
 
 // The engine replays on the thread that publishes: it is asked once per gap, however many batches
