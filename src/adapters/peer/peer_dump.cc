@@ -53,6 +53,20 @@ std::optional<StorageTier> TierOf(std::string_view name) {
   return std::nullopt;
 }
 
+// The parser on demand believes that its text is JSON, and must not be used where it is not.
+bool IsJson(simdjson::dom::parser* parser, simdjson::padded_string_view text) {
+  return parser->parse(text.data(), text.size(), /*realloc_if_needed=*/false).error() ==
+         simdjson::SUCCESS;
+}
+
+// Whether there is something of the kind that was looked for. A text that is broken at this place is
+// noted in `broken`: the parser must not be asked for anything more then.
+bool Got(simdjson::error_code error, bool* broken) {
+  if (error == simdjson::SUCCESS) return true;
+  *broken = *broken || (error != simdjson::NO_SUCH_FIELD && error != simdjson::INCORRECT_TYPE);
+  return false;
+}
+
 // Unsigned, or the same bits as a signed number.
 std::optional<uint64_t> HashOf(ondemand::value value) {
   uint64_t hash = 0;
@@ -62,30 +76,30 @@ std::optional<uint64_t> HashOf(ondemand::value value) {
   return std::nullopt;
 }
 
-std::optional<Stored> ReadStored(ondemand::object object) {
+std::optional<Stored> ReadStored(ondemand::object object, bool* broken) {
   Stored stored;
   ondemand::value parent;
-  if (object["parent_hash"].get(parent) == simdjson::SUCCESS && !parent.is_null()) {
+  if (Got(object["parent_hash"].get(parent), broken) && !parent.is_null()) {
     const auto hash = HashOf(parent);
     if (!hash) return std::nullopt;
     stored.parent = EngineHash{*hash};
   }
   ondemand::value position;
-  if (object["start_position"].get(position) == simdjson::SUCCESS && !position.is_null()) {
+  if (*broken) return std::nullopt;
+  if (Got(object["start_position"].get(position), broken) && !position.is_null()) {
     uint64_t start = 0;
-    if (position.get_uint64().get(start) != simdjson::SUCCESS || (start > 0 && !stored.parent))
+    if (!Got(position.get_uint64().get(start), broken) || (start > 0 && !stored.parent))
       return std::nullopt;
   }
   ondemand::array blocks;
-  if (object["blocks"].get_array().get(blocks) != simdjson::SUCCESS) return std::nullopt;
+  if (*broken || !Got(object["blocks"].get_array().get(blocks), broken)) return std::nullopt;
   for (auto item : blocks) {
     ondemand::object block;
     ondemand::value name, content;
-    if (item.get_object().get(block) != simdjson::SUCCESS ||
-        block["block_hash"].get(name) != simdjson::SUCCESS)
+    if (!Got(item.get_object().get(block), broken) || !Got(block["block_hash"].get(name), broken))
       return std::nullopt;
     const auto engine_hash = HashOf(name);
-    if (block["tokens_hash"].get(content) != simdjson::SUCCESS) return std::nullopt;
+    if (!Got(block["tokens_hash"].get(content), broken)) return std::nullopt;
     const auto local_hash = HashOf(content);
     if (!engine_hash || !local_hash) return std::nullopt;
     stored.blocks.push_back({EngineHash{*engine_hash}, LocalBlockHash{*local_hash}});
@@ -97,33 +111,34 @@ class DumpReader {
  public:
   explicit DumpReader(std::span<const PeerWish> wishes) : wishes_(wishes), found_(wishes) {}
 
-  // Of one tree.
+  // Of one tree. Nothing may be read after it if the text is broken().
   void ReadEvent(const std::string& tree, uint64_t block_size_tokens, ondemand::object event) {
     uint64_t worker = 0;
-    if (event["worker_id"].get_uint64().get(worker) != simdjson::SUCCESS) return;
+    if (!Got(event["worker_id"].get_uint64().get(worker), &broken_)) return;
     std::string_view text;
     KvEvent out;
-    if (event["storage_tier"].get_string().get(text) == simdjson::SUCCESS) {
+    if (Got(event["storage_tier"].get_string().get(text), &broken_)) {
       const auto tier = TierOf(text);
       if (!tier) return;
       out.tier = *tier;
     }
     ondemand::value domain;
-    if (event["residency_domain"].get(domain) == simdjson::SUCCESS &&
-        (domain.get_string().get(text) != simdjson::SUCCESS || text != "worker"))
+    if (broken_) return;
+    if (Got(event["residency_domain"].get(domain), &broken_) &&
+        (!Got(domain.get_string().get(text), &broken_) || text != "worker"))
       return;
     ondemand::object inner;
-    if (event["event"].get_object().get(inner) != simdjson::SUCCESS) return;
+    if (broken_ || !Got(event["event"].get_object().get(inner), &broken_)) return;
     uint64_t dp_rank = 0;
     ondemand::value rank;
-    if (inner["dp_rank"].get(rank) == simdjson::SUCCESS &&
-        rank.get_uint64().get(dp_rank) != simdjson::SUCCESS)
+    if (Got(inner["dp_rank"].get(rank), &broken_) && !Got(rank.get_uint64().get(dp_rank), &broken_))
       return;
+    if (broken_) return;
     const auto wish = found_.Find(tree, block_size_tokens, worker, dp_rank);
     if (!wish) return;
     ondemand::object stored;
-    if (inner["data"]["stored"].get_object().get(stored) != simdjson::SUCCESS) return;
-    auto read = ReadStored(stored);
+    if (!Got(inner["data"]["stored"].get_object().get(stored), &broken_)) return;
+    auto read = ReadStored(stored, &broken_);
     if (!read || read->blocks.empty()) return;
     const PeerWish& wished = wishes_[*wish];
     out.target = {wished.spec.id, wished.dp_rank};
@@ -133,11 +148,14 @@ class DumpReader {
     events_[*wish].push_back(std::move(out));
   }
 
+  bool broken() const { return broken_; }
+
   std::map<size_t, std::vector<KvEvent>> Take() && { return std::move(events_); }
 
  private:
   std::span<const PeerWish> wishes_;
   Wishes found_;
+  bool broken_ = false;
   std::map<size_t, std::vector<KvEvent>> events_;
 };
 
@@ -150,15 +168,19 @@ absl::Status ReadTrees(ondemand::object trees, DumpReader* reader) {
     if (field.value().get_object().get(body) != simdjson::SUCCESS)
       return Malformed("a tree that is no object");
     uint64_t block_size_tokens = 0;
-    if (body["block_size"].get_uint64().get(block_size_tokens) != simdjson::SUCCESS)
-      continue;  // {"error": ...}
+    bool broken = false;
     ondemand::array events;
-    if (body["events"].get_array().get(events) != simdjson::SUCCESS) continue;
+    if (!Got(body["block_size"].get_uint64().get(block_size_tokens), &broken) ||
+        !Got(body["events"].get_array().get(events), &broken)) {
+      if (broken) return Malformed("a broken tree");
+      continue;  // {"error": ...}
+    }
     for (auto item : events) {
       ondemand::object event;
       if (item.get_object().get(event) != simdjson::SUCCESS)
         return Malformed("an event that is no object");
       reader->ReadEvent(tree, block_size_tokens, event);
+      if (reader->broken()) return Malformed("a broken event");
     }
   }
   return absl::OkStatus();
@@ -174,10 +196,11 @@ bool ReadRecord(ondemand::object record, DumpReader* reader) {
   if (record["block_size"].get_uint64().get(block_size_tokens) != simdjson::SUCCESS) return false;
   if (record["event"].get_object().get(event) == simdjson::SUCCESS)
     reader->ReadEvent(tree, block_size_tokens, event);
-  return true;
+  return !reader->broken();
 }
 
 absl::Status ReadLines(const std::string& json, size_t length, DumpReader* reader) {
+  simdjson::dom::parser checker;
   ondemand::parser parser;
   for (size_t begin = 0; begin < length;) {
     const size_t end = std::min(json.find('\n', begin), length);
@@ -187,7 +210,7 @@ absl::Status ReadLines(const std::string& json, size_t length, DumpReader* reade
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     ondemand::document document;
     ondemand::object record;
-    if (parser.iterate(line).get(document) != simdjson::SUCCESS ||
+    if (!IsJson(&checker, line) || parser.iterate(line).get(document) != simdjson::SUCCESS ||
         document.get_object().get(record) != simdjson::SUCCESS || !ReadRecord(record, reader))
       return Malformed("a line that is no record");
   }
@@ -201,7 +224,8 @@ bool IsRecords(const std::string& json, size_t length) {
   ondemand::object record;
   std::string_view key;
   const simdjson::padded_string_view line(json.data(), end, json.size());
-  return parser.iterate(line).get(document) == simdjson::SUCCESS &&
+  simdjson::dom::parser checker;
+  return IsJson(&checker, line) && parser.iterate(line).get(document) == simdjson::SUCCESS &&
          document.get_object().get(record) == simdjson::SUCCESS &&
          record["key"].get_string().get(key) == simdjson::SUCCESS;
 }
@@ -221,6 +245,7 @@ absl::StatusOr<std::map<size_t, std::vector<KvEvent>>> ReadPeerDump(
   ondemand::document document;
   ondemand::object trees;
   const simdjson::padded_string_view text(json.data(), length, json.size());
+  if (simdjson::dom::parser checker; !IsJson(&checker, text)) return Malformed("no JSON");
   if (const auto error = parser.iterate(text).get(document); error != simdjson::SUCCESS)
     return Malformed(simdjson::error_message(error));
   if (const auto error = document.get_object().get(trees); error != simdjson::SUCCESS)
