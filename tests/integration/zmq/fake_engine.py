@@ -177,16 +177,19 @@ class Engine:
 
     def answer_deferred(self):
         for frames in self.deferred:
-            self.reply(frames, struct.unpack('>Q', frames[2])[0])
+            self.reply(frames, struct.unpack('>Q', frames[2])[0], pause_seconds=0.005)
         self.deferred = []
         return {}
 
-    def reply(self, frames, first):
+    def reply(self, frames, first, pause_seconds=0):
+        """ROUTER drops what its queue of 1,000 has no room for; the pauses let a slow connection empty it."""
         prefix = [frames[0], b'']
         batches = [batch for batch in self.history if batch[0] >= first]
         if self.drop_reply_tail:
             batches = batches[:-self.drop_reply_tail]
-        for sequence, payload in batches:
+        for position, (sequence, payload) in enumerate(batches):
+            if pause_seconds and position % 100 == 0:
+                time.sleep(pause_seconds)
             topic = [self.topic] if self.topic_in_replies else []
             self.replay.send_multipart(prefix + topic + [struct.pack('>Q', sequence), payload])
         if not self.drop_reply_tail:
