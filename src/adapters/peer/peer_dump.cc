@@ -21,6 +21,12 @@ absl::Status Malformed(std::string_view why) {
                    fmt::format("it is no dump: {}", why));
 }
 
+// The parser on demand reads beyond what is broken; nothing but JSON may come to it.
+bool IsJson(simdjson::dom::parser* checker, simdjson::padded_string_view text) {
+  return checker->parse(text.data(), text.size(), /*realloc_if_needed=*/false).error() ==
+         simdjson::SUCCESS;
+}
+
 // The wishes by what a dump names them by.
 class Wishes {
  public:
@@ -53,20 +59,6 @@ std::optional<StorageTier> TierOf(std::string_view name) {
   return std::nullopt;
 }
 
-// The parser on demand believes that its text is JSON, and must not be used where it is not.
-bool IsJson(simdjson::dom::parser* parser, simdjson::padded_string_view text) {
-  return parser->parse(text.data(), text.size(), /*realloc_if_needed=*/false).error() ==
-         simdjson::SUCCESS;
-}
-
-// Whether there is something of the kind that was looked for. A text that is broken at this place is
-// noted in `broken`: the parser must not be asked for anything more then.
-bool Got(simdjson::error_code error, bool* broken) {
-  if (error == simdjson::SUCCESS) return true;
-  *broken = *broken || (error != simdjson::NO_SUCH_FIELD && error != simdjson::INCORRECT_TYPE);
-  return false;
-}
-
 // Unsigned, or the same bits as a signed number.
 std::optional<uint64_t> HashOf(ondemand::value value) {
   uint64_t hash = 0;
@@ -76,30 +68,30 @@ std::optional<uint64_t> HashOf(ondemand::value value) {
   return std::nullopt;
 }
 
-std::optional<Stored> ReadStored(ondemand::object object, bool* broken) {
+std::optional<Stored> ReadStored(ondemand::object object) {
   Stored stored;
   ondemand::value parent;
-  if (Got(object["parent_hash"].get(parent), broken) && !parent.is_null()) {
+  if (object["parent_hash"].get(parent) == simdjson::SUCCESS && !parent.is_null()) {
     const auto hash = HashOf(parent);
     if (!hash) return std::nullopt;
     stored.parent = EngineHash{*hash};
   }
   ondemand::value position;
-  if (*broken) return std::nullopt;
-  if (Got(object["start_position"].get(position), broken) && !position.is_null()) {
+  if (object["start_position"].get(position) == simdjson::SUCCESS && !position.is_null()) {
     uint64_t start = 0;
-    if (!Got(position.get_uint64().get(start), broken) || (start > 0 && !stored.parent))
+    if (position.get_uint64().get(start) != simdjson::SUCCESS || (start > 0 && !stored.parent))
       return std::nullopt;
   }
   ondemand::array blocks;
-  if (*broken || !Got(object["blocks"].get_array().get(blocks), broken)) return std::nullopt;
+  if (object["blocks"].get_array().get(blocks) != simdjson::SUCCESS) return std::nullopt;
   for (auto item : blocks) {
     ondemand::object block;
     ondemand::value name, content;
-    if (!Got(item.get_object().get(block), broken) || !Got(block["block_hash"].get(name), broken))
+    if (item.get_object().get(block) != simdjson::SUCCESS ||
+        block["block_hash"].get(name) != simdjson::SUCCESS)
       return std::nullopt;
     const auto engine_hash = HashOf(name);
-    if (!Got(block["tokens_hash"].get(content), broken)) return std::nullopt;
+    if (block["tokens_hash"].get(content) != simdjson::SUCCESS) return std::nullopt;
     const auto local_hash = HashOf(content);
     if (!engine_hash || !local_hash) return std::nullopt;
     stored.blocks.push_back({EngineHash{*engine_hash}, LocalBlockHash{*local_hash}});
@@ -111,34 +103,33 @@ class DumpReader {
  public:
   explicit DumpReader(std::span<const PeerWish> wishes) : wishes_(wishes), found_(wishes) {}
 
-  // Of one tree. Nothing may be read after it if the text is broken().
+  // Of one tree.
   void ReadEvent(const std::string& tree, uint64_t block_size_tokens, ondemand::object event) {
     uint64_t worker = 0;
-    if (!Got(event["worker_id"].get_uint64().get(worker), &broken_)) return;
+    if (event["worker_id"].get_uint64().get(worker) != simdjson::SUCCESS) return;
     std::string_view text;
     KvEvent out;
-    if (Got(event["storage_tier"].get_string().get(text), &broken_)) {
+    if (event["storage_tier"].get_string().get(text) == simdjson::SUCCESS) {
       const auto tier = TierOf(text);
       if (!tier) return;
       out.tier = *tier;
     }
     ondemand::value domain;
-    if (broken_) return;
-    if (Got(event["residency_domain"].get(domain), &broken_) &&
-        (!Got(domain.get_string().get(text), &broken_) || text != "worker"))
+    if (event["residency_domain"].get(domain) == simdjson::SUCCESS &&
+        (domain.get_string().get(text) != simdjson::SUCCESS || text != "worker"))
       return;
     ondemand::object inner;
-    if (broken_ || !Got(event["event"].get_object().get(inner), &broken_)) return;
+    if (event["event"].get_object().get(inner) != simdjson::SUCCESS) return;
     uint64_t dp_rank = 0;
     ondemand::value rank;
-    if (Got(inner["dp_rank"].get(rank), &broken_) && !Got(rank.get_uint64().get(dp_rank), &broken_))
+    if (inner["dp_rank"].get(rank) == simdjson::SUCCESS &&
+        rank.get_uint64().get(dp_rank) != simdjson::SUCCESS)
       return;
-    if (broken_) return;
     const auto wish = found_.Find(tree, block_size_tokens, worker, dp_rank);
     if (!wish) return;
     ondemand::object stored;
-    if (!Got(inner["data"]["stored"].get_object().get(stored), &broken_)) return;
-    auto read = ReadStored(stored, &broken_);
+    if (inner["data"]["stored"].get_object().get(stored) != simdjson::SUCCESS) return;
+    auto read = ReadStored(stored);
     if (!read || read->blocks.empty()) return;
     const PeerWish& wished = wishes_[*wish];
     out.target = {wished.spec.id, wished.dp_rank};
@@ -148,14 +139,11 @@ class DumpReader {
     events_[*wish].push_back(std::move(out));
   }
 
-  bool broken() const { return broken_; }
-
   std::map<size_t, std::vector<KvEvent>> Take() && { return std::move(events_); }
 
  private:
   std::span<const PeerWish> wishes_;
   Wishes found_;
-  bool broken_ = false;
   std::map<size_t, std::vector<KvEvent>> events_;
 };
 
@@ -168,19 +156,15 @@ absl::Status ReadTrees(ondemand::object trees, DumpReader* reader) {
     if (field.value().get_object().get(body) != simdjson::SUCCESS)
       return Malformed("a tree that is no object");
     uint64_t block_size_tokens = 0;
-    bool broken = false;
-    ondemand::array events;
-    if (!Got(body["block_size"].get_uint64().get(block_size_tokens), &broken) ||
-        !Got(body["events"].get_array().get(events), &broken)) {
-      if (broken) return Malformed("a broken tree");
+    if (body["block_size"].get_uint64().get(block_size_tokens) != simdjson::SUCCESS)
       continue;  // {"error": ...}
-    }
+    ondemand::array events;
+    if (body["events"].get_array().get(events) != simdjson::SUCCESS) continue;
     for (auto item : events) {
       ondemand::object event;
       if (item.get_object().get(event) != simdjson::SUCCESS)
         return Malformed("an event that is no object");
       reader->ReadEvent(tree, block_size_tokens, event);
-      if (reader->broken()) return Malformed("a broken event");
     }
   }
   return absl::OkStatus();
@@ -196,7 +180,7 @@ bool ReadRecord(ondemand::object record, DumpReader* reader) {
   if (record["block_size"].get_uint64().get(block_size_tokens) != simdjson::SUCCESS) return false;
   if (record["event"].get_object().get(event) == simdjson::SUCCESS)
     reader->ReadEvent(tree, block_size_tokens, event);
-  return !reader->broken();
+  return true;
 }
 
 absl::Status ReadLines(const std::string& json, size_t length, DumpReader* reader) {

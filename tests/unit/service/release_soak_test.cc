@@ -7,27 +7,12 @@
 #include <string>
 
 #include "service_fixture.h"
+#include "support/sanitized.h"
 
 namespace kvrouter {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KVR_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KVR_SANITIZED 1
-#endif
-#endif
-
-// A sanitizer keeps freed memory back and takes ten times as long: fewer rounds there, and no look
-// at the memory.
-#ifdef KVR_SANITIZED
-constexpr int kRounds = 50'000;
-constexpr bool kMemoryMeansSomething = false;
-#else
-constexpr int kRounds = 1'000'000;
-constexpr bool kMemoryMeansSomething = true;
-#endif
+constexpr int kRounds = kSanitized ? 50'000 : 1'000'000;
 
 double ResidentMib() {
   long pages = 0, resident = 0;
@@ -97,7 +82,7 @@ TEST(B36Test, ErrorPathsAndDoubleFreesLeaveNoLoadInAMillionRounds) {
   EXPECT_EQ(counters.requests_finished, booked);
   EXPECT_EQ(counters.bookings_expired, static_cast<uint64_t>(kRounds) / 5);
   EXPECT_EQ(counters.unknown_frees, static_cast<uint64_t>(kRounds) / 5 * 2);
-  if (kMemoryMeansSomething) {
+  if (!kSanitized) {
     EXPECT_LT(grown_mib, 20.0) << "after the warm-up the process had " << warm_mib << " MiB";
   }
 }
