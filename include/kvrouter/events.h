@@ -12,8 +12,8 @@
 namespace kvrouter {
 
 // KV-cache events as the index understands them: already decoded, filtered to full blocks of
-// full-attention groups, with content hashes computed. Producers: src/feed (raw engine events),
-// later the Dynamo event plane.
+// full-attention groups, with content hashes computed. Producers: src/feed (raw engine events,
+// Dynamo's event plane), a snapshot or a peer's dump.
 
 // Dynamo's names: device, host_pinned, disk, external.
 std::string_view TierName(StorageTier tier);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/config.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/decision_sink.h"
@@ -200,6 +201,10 @@ class Router {
   // ---- Looking in. Snapshots; cost grows with the number of workers. ----
 
   std::vector<PartitionSnapshot> Snapshot() const;
+  // How the partition's blocks are named; costs the look-up of its name only. Error:
+  // kUnknownPartition.
+  absl::StatusOr<BlockNaming> Naming(std::string_view model_name,
+                                     std::string_view routing_group) const;
   // Overlap per target, ascending, for targets with at least one block on any tier. Errors as
   // Submit.
   absl::StatusOr<std::vector<TargetOverlap>> FindOverlap(const RouteRequest& request) const;

@@ -381,6 +381,12 @@ absl::StatusOr<DumpCounts> Router::Dump(std::string_view model_name, std::string
   return cursor->Counts();
 }
 
+absl::StatusOr<BlockNaming> Router::Naming(std::string_view model_name,
+                                           std::string_view routing_group) const {
+  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(model_name, routing_group));
+  return partition->naming();
+}
+
 absl::StatusOr<std::unique_ptr<DumpCursor>> Router::OpenDump(std::string_view model_name,
                                                              std::string_view routing_group) const {
   KVR_ASSIGN_OR_RETURN(auto partition, impl_->FindPartition(model_name, routing_group));

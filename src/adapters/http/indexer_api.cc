@@ -84,31 +84,30 @@ IndexerApi::Answer IndexerApi::QueryByHash(const HttpRequest& request) {
 }
 
 IndexerApi::Answer IndexerApi::AnswerQuery(const IndexerQuery& query, bool by_hash) {
-  for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
-    if (partition.model_name != query.model_name || partition.routing_group != query.routing_group)
-      continue;
-    RouteRequest route;
-    route.model_name = query.model_name;
-    route.routing_group = query.routing_group;
-    route.lora_name = query.lora_name;
-    route.cache_salt = query.cache_salt;
-    route.book = false;
-    if (by_hash) {
-      // As many tokens as these blocks have; an EAGLE block needs the token behind it.
-      const uint64_t tokens = query.block_hashes.size() * partition.block_size_tokens;
-      route.prompt = HashPrompt{.local_hashes = query.block_hashes,
-                                .sequence_hashes = {},
-                                .isl_tokens = tokens + (partition.is_eagle ? 1 : 0)};
-    } else {
-      route.prompt = TokenPrompt{.token_ids = query.token_ids};
-    }
-    KVR_ASSIGN_OR_RETURN(const auto overlaps, parts_.routing->FindOverlap(route));
-    return JsonAnswer(200, ScoresJson(partition.block_size_tokens, overlaps));
+  const auto naming = parts_.router->Naming(query.model_name, query.routing_group);
+  if (!naming.ok()) {
+    return Counted(parts_.routing,
+                   MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
+                             fmt::format("no indexer for model={} routing_group={}",
+                                         query.model_name, query.routing_group)));
   }
-  return Counted(parts_.routing,
-                 MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
-                           fmt::format("no indexer for model={} routing_group={}", query.model_name,
-                                       query.routing_group)));
+  RouteRequest route;
+  route.model_name = query.model_name;
+  route.routing_group = query.routing_group;
+  route.lora_name = query.lora_name;
+  route.cache_salt = query.cache_salt;
+  route.book = false;
+  if (by_hash) {
+    // As many tokens as these blocks have; an EAGLE block needs the token behind it.
+    const uint64_t tokens = query.block_hashes.size() * naming->block_size_tokens;
+    route.prompt = HashPrompt{.local_hashes = query.block_hashes,
+                              .sequence_hashes = {},
+                              .isl_tokens = tokens + (naming->is_eagle ? 1 : 0)};
+  } else {
+    route.prompt = TokenPrompt{.token_ids = query.token_ids};
+  }
+  KVR_ASSIGN_OR_RETURN(const auto overlaps, parts_.routing->FindOverlap(route));
+  return JsonAnswer(200, ScoresJson(naming->block_size_tokens, overlaps));
 }
 
 IndexerApi::Answer IndexerApi::Dump(const HttpRequest&) {

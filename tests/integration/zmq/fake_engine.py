@@ -26,6 +26,7 @@ class Engine:
         self.mute_replay = False      # take requests, answer nothing
         self.live_hwm = 100_000       # as engines; ROUTER keeps ZMQ's default of 1,000
         self.defer_replies = False    # take requests, answer when told
+        self.send_patience_seconds = 0
         self.deferred = []
         self.drop_reply_tail = 0      # leave out that many of the last messages of a reply, and the end marker
         self.subscribed = 0
@@ -176,24 +177,38 @@ class Engine:
         self.reply(frames, first)
 
     def answer_deferred(self):
+        """ROUTER drops what its queue of 1,000 has no room for. A connection that is only slow gets the time it needs,
+        so that drops tell of a reader that takes no more."""
+        self.replay.router_mandatory = 1
+        self.send_patience_seconds = 5
         for frames in self.deferred:
-            self.reply(frames, struct.unpack('>Q', frames[2])[0], pause_seconds=0.005)
+            self.reply(frames, struct.unpack('>Q', frames[2])[0])
+        self.send_patience_seconds = 0
+        self.replay.router_mandatory = 0
         self.deferred = []
         return {}
 
-    def reply(self, frames, first, pause_seconds=0):
-        """ROUTER drops what its queue of 1,000 has no room for; the pauses let a slow connection empty it."""
+    def send_reply(self, frames):
+        end = time.monotonic() + self.send_patience_seconds
+        while True:
+            try:
+                return self.replay.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                if time.monotonic() > end:
+                    self.send_patience_seconds = 0  # what follows is dropped at once
+                    return None
+                time.sleep(0.001)
+
+    def reply(self, frames, first):
         prefix = [frames[0], b'']
         batches = [batch for batch in self.history if batch[0] >= first]
         if self.drop_reply_tail:
             batches = batches[:-self.drop_reply_tail]
-        for position, (sequence, payload) in enumerate(batches):
-            if pause_seconds and position % 100 == 0:
-                time.sleep(pause_seconds)
+        for sequence, payload in batches:
             topic = [self.topic] if self.topic_in_replies else []
-            self.replay.send_multipart(prefix + topic + [struct.pack('>Q', sequence), payload])
+            self.send_reply(prefix + topic + [struct.pack('>Q', sequence), payload])
         if not self.drop_reply_tail:
-            self.replay.send_multipart(prefix + ([b''] if self.topic_in_replies else []) + [END, b''])
+            self.send_reply(prefix + ([b''] if self.topic_in_replies else []) + [END, b''])
 
 
 def main():

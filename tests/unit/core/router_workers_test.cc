@@ -168,6 +168,18 @@ TEST_F(RouterWorkersTest, AnEmptyPartitionTakesTheBlockSizeOfItsNextFirstWorker)
   EXPECT_EQ(Decide(router_, ARequest(prompt_)).block_size_tokens, 32u);
 }
 
+TEST_F(RouterWorkersTest, NamingIsThatOfThePartitionsWorkers) {
+  EXPECT_EQ(ErrorReasonOf(router_.Naming("default", "default").status()),
+            ErrorReason::kUnknownPartition);
+  WorkerSpec spec = AWorker(1);
+  spec.block_size_tokens = 32;
+  spec.is_eagle = true;
+  ASSERT_TRUE(Upsert(spec).ok());
+  const auto naming = router_.Naming("default", "default");
+  ASSERT_TRUE(naming.ok());
+  EXPECT_EQ(*naming, (BlockNaming{.block_size_tokens = 32, .is_eagle = true}));
+}
+
 TEST_F(RouterWorkersTest, ANewIncarnationStartsEmptyAndAnOlderOneIsRefused) {
   ASSERT_TRUE(Upsert(AWorker(1, 5)).ok());
   Cache(prompt_, TargetOf(1), 5);
