@@ -173,7 +173,9 @@ std::vector<Instance> ListInstances(std::span<const WorkerSpec> workers,
       const auto endpoints = spec.events.find(rank);
       const bool has_socket = endpoints != spec.events.end() && !endpoints->second.live.empty();
       const auto feed = by_target.find({spec.id, rank});
-      const bool fed = feed != by_target.end() && feed->second->state != FeedState::kNone;
+      // A socket that was taken away reports until its source has closed it.
+      const bool fed = feed != by_target.end() && feed->second->state != FeedState::kNone &&
+                       (has_socket || feed->second->source != FeedSource::kSocket);
       if (!has_socket && !fed) continue;
       instance.listeners.push_back(
           {.dp_rank = rank,

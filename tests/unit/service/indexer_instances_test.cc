@@ -111,6 +111,18 @@ TEST(IndexerInstancesTest, AnAddressMakesItServeAndADrainedWorkerStaysDrained) {
   EXPECT_TRUE(fleet.registry.Register(spec)->draining) << "a timer must not undo a drain";
 }
 
+TEST(IndexerInstancesTest, ASocketThatWasTakenAwayIsNotListedUntilItsSourceHasClosedIt) {
+  WorkerSpec spec;
+  spec.id = WorkerId{7};
+  FeedReport feed{
+      .target = {WorkerId{7}, 0}, .state = FeedState::kLive, .detail = "", .counters = {}};
+  const std::vector<WorkerSpec> workers = {spec};
+  const auto count = [&] { return ListInstances(workers, std::vector{feed}).size(); };
+  EXPECT_EQ(count(), 0u) << "the socket's last report";
+  feed.source = FeedSource::kPublished;
+  EXPECT_EQ(count(), 1u) << "a stream needs no socket";
+}
+
 TEST(IndexerInstancesTest, StatusIsTheWorstOfTheListeners) {
   Fleet fleet(0);
   for (const uint32_t rank : {0u, 1u})
@@ -133,6 +145,7 @@ TEST(IndexerInstancesTest, StatusIsTheWorstOfTheListeners) {
   EXPECT_EQ(list({live, degraded})[0].status, ListenerStatus::kPending);
   FeedReport stream = live;
   stream.target = {WorkerId{8}, 0};
+  stream.source = FeedSource::kPublished;
   const std::vector<Instance> both = list({live, stream});
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[1].listeners[0].endpoint, "") << "its events come on a stream of a door";
