@@ -125,7 +125,26 @@ void EngineFeed::TakeLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
     return OnGap(batch, out);
   }
   tail_unconfirmed_ = false;
-  held_.Apply(batch, out);
+  ApplyLive(batch, out);
+}
+
+// One that cannot be read is lost, whatever it said. The engine may have it whole.
+void EngineFeed::ApplyLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
+  if (held_.Apply(batch, out)) {
+    copies_unreadable_ = false;
+    return;
+  }
+  unreadable_live_ = batch.mark.sequence;
+  if (replay_ && replay_->requested) return;  // it waits for the answer already
+  replay_.reset();
+  if (!config_.has_replay || copies_unreadable_) return GiveUpUnreadable(batch.mark, out);
+  Buffer(batch);  // if the engine has no other copy, either, that shows when it goes in
+  held_.LastApplied() ? StartContinue() : StartRebuild();
+}
+
+void EngineFeed::GiveUpUnreadable(const FeedCursor::Mark& mark, std::vector<KvEvent>* out) {
+  GoOnWithout(fmt::format("batch {} could not be read", mark.sequence), out);
+  held_.cursor().OnApplied(mark);
 }
 
 void EngineFeed::TakeLiveDuringReplay(const FeedBatch& batch, Verdict verdict,
@@ -142,7 +161,7 @@ void EngineFeed::TakeLiveDuringReplay(const FeedBatch& batch, Verdict verdict,
     if (verdict != Verdict::kNext) return;
   }
   tail_unconfirmed_ = false;
-  held_.Apply(batch, out);
+  ApplyLive(batch, out);
 }
 
 void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
@@ -152,7 +171,7 @@ void EngineFeed::OnGap(const FeedBatch& batch, std::vector<KvEvent>* out) {
     return StartRebuild();
   }
   GoOnWithout(fmt::format("gap before sequence {}, no replay endpoint", batch.mark.sequence), out);
-  held_.Apply(batch, out);
+  ApplyLive(batch, out);
 }
 
 void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {
@@ -162,6 +181,7 @@ void EngineFeed::BeginRestart(std::vector<KvEvent>* out) {
   AbandonReplay();
   held_.Restart(/*any_base=*/!config_.has_replay, out);
   live_next_.reset();
+  copies_unreadable_ = false;
   repair_at_.reset();
   repairs_ = 0;
   if (config_.has_replay) StartRebuild();

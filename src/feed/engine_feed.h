@@ -36,7 +36,7 @@ namespace kvrouter {
 // if that batch comes back with the remembered timestamp the engine is the same one and the rest is
 // applied; if it is missing or another one, the engine was restarted. While a replay runs live
 // batches wait in a bounded buffer. A hole inside a replay is fetched once more, from the last batch
-// before it; directly after that batch it is real.
+// before it; directly after that batch it is real. A batch that cannot be read is a lost one.
 //
 // Restart (FeedCursor): drop the blocks, then rebuild. Without a usable replay (no endpoint,
 // time-out): drop the blocks, go on from this batch, degraded. Dropping is a Cleared event for every
@@ -145,7 +145,9 @@ class EngineFeed {
     bool requested = false;
     bool progressed = false;  // a batch was applied
     bool marker_seen = false;
-    bool moved = false;       // since it was last looked at: applied or verified one
+    // The batch after the last applied one came, and could not be read.
+    bool unreadable = false;
+    bool moved = false;  // since it was last looked at: applied or verified one
     MonotonicTime deadline{};
     // Last live batch that had come when the request went out: the answer must reach it.
     std::optional<uint64_t> live_at_request = std::nullopt;
@@ -163,6 +165,8 @@ class EngineFeed {
   void TakeLiveDuringReplay(const FeedBatch& batch, FeedCursor::Verdict verdict,
                             std::vector<KvEvent>* out);
   void OnGap(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void ApplyLive(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void GiveUpUnreadable(const FeedCursor::Mark& mark, std::vector<KvEvent>* out);
   void BeginRestart(std::vector<KvEvent>* out);
   void Buffer(const FeedBatch& batch) { counters_.live_dropped += buffer_.Add(batch); }
   bool RepairUseful() const;
@@ -175,6 +179,7 @@ class EngineFeed {
   void TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out);
   void ApplyReplayed(const FeedBatch& batch, std::vector<KvEvent>* out);
   void OnHole(const FeedBatch& batch, std::vector<KvEvent>* out);
+  void OnUnreadableEnd(const Replay& ended, std::vector<KvEvent>* out);
   void EndReplay(bool marker_seen, std::string_view failure, std::vector<KvEvent>* out);
   void OnMarkerMissing(const Replay& ended, std::string_view failure, std::vector<KvEvent>* out);
   void OnRecoveryLimit(std::vector<KvEvent>* out);
@@ -214,6 +219,10 @@ class EngineFeed {
   LiveBuffer buffer_;
   std::optional<uint64_t> live_next_;  // after the last live batch of this connection and life
 
+  // The engine's own copy of a batch could not be read either, and no live one could since.
+  bool copies_unreadable_ = false;
+  // The last live batch that could not be read, and was counted.
+  std::optional<uint64_t> unreadable_live_;
   // A replay ended without its marker, and nothing live followed yet.
   bool tail_unconfirmed_ = false;
   std::optional<MonotonicTime> repair_at_;

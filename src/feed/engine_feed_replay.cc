@@ -31,6 +31,7 @@ void EngineFeed::AbandonReplay() {
   recovery_deadline_.reset();
   GiveUpStaged();
   buffer_.Clear();
+  unreadable_live_.reset();
 }
 
 std::optional<EngineFeed::ReplayRequest> EngineFeed::TakeReplayRequest(MonotonicTime now) {
@@ -73,22 +74,27 @@ void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out)
   }
   if (!building.cursor().IsNext(mark.sequence)) {
     if (applied) return OnHole(batch, out);
-    building.SetTruncated();
+    if (!replay_->unreadable) building.SetTruncated();
     building.SetDamage(fmt::format("the engine's history begins at sequence {}", mark.sequence));
   }
   ApplyReplayed(batch, out);
 }
 
 void EngineFeed::ApplyReplayed(const FeedBatch& batch, std::vector<KvEvent>* out) {
-  replay_->progressed = true;
-  replay_->moved = true;
-  Building().Apply(batch, out);
+  if (Building().Apply(batch, out)) {
+    replay_->progressed = true;
+    replay_->moved = true;
+  } else {
+    replay_->unreadable = true;  // what follows it shows a hole
+  }
 }
 
 // Either the engine never kept these batches, or its socket dropped them because the reader was
 // slow.
 void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
-  if (replay_->progressed) {
+  // Of an engine whose copies turned out to be unreadable the next one is not asked for twice.
+  const bool is_known = replay_->unreadable && copies_unreadable_;
+  if (replay_->progressed && !is_known) {
     ++counters_.replays_failed;
     return StartContinue();
   }
@@ -104,7 +110,8 @@ void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
                                 Building().LastApplied()->sequence + 1, next - 1);
   Stage(/*repair=*/false, out);
   Building().GoOnWithout(std::move(why), out);
-  Building().SetTruncated();
+  copies_unreadable_ = std::exchange(replay_->unreadable, false);
+  if (!copies_unreadable_) Building().SetTruncated();
   ApplyReplayed(batch, out);
 }
 
@@ -120,9 +127,21 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
     GiveUpRepair();
   } else if (!marker_seen) {
     OnMarkerMissing(ended, failure, out);
-    if (replay_) return;
+  } else if (ended.unreadable) {
+    OnUnreadableEnd(ended, out);
   }
+  if (replay_) return;
   DrainBuffer(ended, /*may_ask=*/true, out);
+}
+
+// Its last batch could not be read. The next answer may bring it whole.
+void EngineFeed::OnUnreadableEnd(const Replay& ended, std::vector<KvEvent>* out) {
+  if (ended.progressed) return StartContinue();
+  if (!buffer_.Empty()) return;  // what waited is it, or shows the gap
+  if (IsRepairStaged()) return GiveUpRepair();
+  copies_unreadable_ = true;
+  GiveUpStaged();
+  GoOnWithout("the engine's last batch could not be read", out);
 }
 
 void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
@@ -159,6 +178,11 @@ void EngineFeed::OnRecoveryLimit(std::vector<KvEvent>* out) {
 }
 
 void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEvent>* out) {
+  // Asked before a batch came, the engine could not know that we would need what precedes it, or
+  // the batch itself.
+  const auto asked_after = [&ended](const FeedCursor::Mark& mark) {
+    return ended.live_at_request && mark.sequence <= *ended.live_at_request;
+  };
   bool gap_is_final = !ended.progressed;
   while (!buffer_.Empty()) {
     const FeedCursor::Mark next = buffer_.FrontMark();
@@ -167,10 +191,7 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
       CountSkip(SkipReason::kDuplicateBatch, &counters_.skipped);
     } else {
       if (!Building().cursor().IsNext(next.sequence)) {
-        // Asked before this batch came, the engine could not know that we would need what precedes
-        // it.
-        gap_is_final =
-            gap_is_final && ended.live_at_request && next.sequence <= *ended.live_at_request;
+        gap_is_final = gap_is_final && asked_after(next);
         if (!gap_is_final && may_ask) return applied ? StartContinue() : StartRebuild();
         if (IsRepairStaged()) {
           GiveUpRepair();
@@ -179,11 +200,19 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
         Stage(/*repair=*/false, out);
         Building().GoOnWithout(
             fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out);
+        copies_unreadable_ = ended.unreadable;
         // An answer that was cut short does not tell.
-        if (ended.marker_seen) Building().SetTruncated();
+        if (ended.marker_seen && !ended.unreadable) Building().SetTruncated();
         gap_is_final = false;
       }
-      Building().Apply(buffer_.Front(), out);
+      if (unreadable_live_ == next.sequence || !Building().Apply(buffer_.Front(), out)) {
+        const bool is_final = copies_unreadable_ || (!ended.progressed && asked_after(next));
+        if (!is_final && may_ask)
+          return Building().LastApplied() ? StartContinue() : StartRebuild();
+        copies_unreadable_ = copies_unreadable_ || ended.unreadable;
+        GiveUpStaged();
+        GiveUpUnreadable(next, out);
+      }
     }
     tail_unconfirmed_ = false;
     buffer_.PopFront();

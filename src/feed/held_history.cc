@@ -6,8 +6,14 @@
 
 namespace kvrouter {
 
-void HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
+bool HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
   const FeedCursor::Mark& mark = batch.mark;
+  const auto refused =
+      batch.decoded ? batch.decoded->refused : DecodeBatch(batch.payload, &decoded_);
+  if (refused) {
+    CountSkip(*refused, &counters_->skipped);
+    return false;
+  }
   if (!base_) {
     if (mark.sequence == 0 && has_peer_blocks_) DropBlocks(out);
     base_ = mark.sequence;
@@ -19,21 +25,18 @@ void HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
     }
   }
   cursor_.OnApplied(mark);
-  const auto refused =
-      batch.decoded ? batch.decoded->refused : DecodeBatch(batch.payload, &decoded_);
-  if (refused) {
-    CountSkip(*refused, &counters_->skipped);
-    damage_ = fmt::format("batch {} could not be decoded", mark.sequence);
-    return;
-  }
   ++counters_->batches_applied;
   const RawBatch& raw = batch.decoded ? batch.decoded->raw : decoded_;
   for (int i = 0; i < kSkipReasonCount; ++i) counters_->skipped[i] += raw.skipped[i];
   const uint64_t rank = raw.rank.value_or(config_->target.dp_rank);
-  if (!IsOwnRank(rank)) return CountSkip(SkipReason::kRankOutOfRange, &counters_->skipped);
+  if (!IsOwnRank(rank)) {
+    CountSkip(SkipReason::kRankOutOfRange, &counters_->skipped);
+    return true;
+  }
   for (const RawEvent& event : raw.events) {
     ApplyEvent(static_cast<uint32_t>(rank), mark.sequence, raw, event, out);
   }
+  return true;
 }
 
 RankFilter& HeldHistory::FilterOf(uint32_t dp_rank) {

@@ -41,8 +41,8 @@ class HeldHistory {
   const FeedCursor& cursor() const { return cursor_; }
   const std::optional<FeedCursor::Mark>& LastApplied() const { return cursor_.LastApplied(); }
 
-  // REQUIRES: it is the next one.
-  void Apply(const FeedBatch& batch, std::vector<KvEvent>* out);
+  // False: it cannot be read, and nothing changed. REQUIRES: it is the next one.
+  bool Apply(const FeedBatch& batch, std::vector<KvEvent>* out);
   void OnOrphan();
 
   // Its blocks go; where it ends is still known.

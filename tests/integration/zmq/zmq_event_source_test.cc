@@ -358,14 +358,18 @@ TEST_F(ZmqEventSourceTest, MessagesThatAreNoEventsAreCountedAndTheStreamGoesOn) 
   // What follows is in no history that a replay could bring.
   ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 1 && InState(FeedState::kLive); }));
   engine_.Call("send_raw", {{"frames", {"", "00"}}});
-  engine_.Call("send_raw", {{"frames", {"", "0000000000000001", "93ff"}}});
   engine_.Call("send_raw", {{"frames", {"", "", "", "", "", "", "", "", "", "", "", "", "00"}}});
-  ASSERT_TRUE(Eventually([&] { return Counters().messages == 4; }));
+  ASSERT_TRUE(Eventually([&] { return Counters().messages == 3; }));
+  EXPECT_EQ(IndexBlocks(), 1u);
+  EXPECT_TRUE(InState(FeedState::kLive));
+  // A batch that cannot be read may have been a removal, and nobody can tell.
+  engine_.Call("send_raw", {{"frames", {"", "0000000000000001", "93ff"}}});
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 0 && InState(FeedState::kDegraded); }));
   EXPECT_EQ(Counters().skipped[static_cast<size_t>(SkipReason::kBadFraming)], 2u);
   EXPECT_EQ(Counters().skipped[static_cast<size_t>(SkipReason::kBadEnvelope)], 1u);
   engine_.Call("set", {{"sequence", 2}});
   engine_.Call("fill", {{"first", 2}, {"count", 1}, {"send", true}});
-  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 2; }));
+  ASSERT_TRUE(Eventually([&] { return IndexBlocks() == 1; }));
 }
 
 TEST_F(ZmqEventSourceTest, UnreachableEngineIsConnectingAndStopStaysQuick) {

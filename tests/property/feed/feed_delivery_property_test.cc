@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "feed/event_codec.h"
 #include "support/feed_harness.h"
 
 namespace kvrouter {
@@ -156,17 +157,33 @@ TEST(FeedDeliveryPropertyTest, EveryMessageTwiceChangesNothing) {
   }
 }
 
+struct Trouble {
+  double reply_loss = 0;
+  double live_cuts = 0;         // arrive cut in two
+  double live_distortions = 0;  // arrive as a store that continues a block nobody knows
+};
+
+std::string Distorted(const std::string& payload) {
+  RawBatch batch;
+  EXPECT_FALSE(DecodeBatch(payload, &batch));
+  const StoreSpec orphan{.hashes = {1}, .parent = 2, .tokens = TokenRun(900, 4)};
+  return BatchPayload(batch.ts_seconds, {ArrayStore(orphan)}, static_cast<int64_t>(*batch.rank));
+}
+
 // Sockets between an engine and a feed: messages in flight, lost connections, slow and cut replies.
 class Network {
  public:
-  Network(Dice* dice, FeedHarness* feed, double reply_loss, double live_cuts)
-      : dice_(*dice), feed_(*feed), reply_loss_(reply_loss), live_cuts_(live_cuts) {}
+  Network(Dice* dice, FeedHarness* feed, const Trouble& trouble)
+      : dice_(*dice), feed_(*feed), trouble_(trouble) {}
 
   void Send(const EngineBatch& batch) {
     if (!connected_ || dice_.Chance(0.03)) return;  // or dropped at the sender's bound
     live_.push_back(batch);
-    if (live_cuts_ > 0 && dice_.Chance(live_cuts_)) {
-      live_.back().payload.resize(live_.back().payload.size() / 2);
+    std::string& payload = live_.back().payload;
+    if (trouble_.live_cuts > 0 && dice_.Chance(trouble_.live_cuts)) {
+      payload.resize(payload.size() / 2);
+    } else if (trouble_.live_distortions > 0 && dice_.Chance(trouble_.live_distortions)) {
+      payload = Distorted(payload);
     }
   }
   void Connect() {
@@ -206,9 +223,10 @@ class Network {
     TakeRequest();
     if (!request_) return;
     for (const EngineBatch& batch : engine.history()) {
-      if (batch.sequence >= *request_ && !dice_.Chance(reply_loss_)) replies_.push_back(batch);
+      if (batch.sequence >= *request_ && !dice_.Chance(trouble_.reply_loss))
+        replies_.push_back(batch);
     }
-    if (!dice_.Chance(reply_loss_)) replies_.push_back({UINT64_MAX, ""});
+    if (!dice_.Chance(trouble_.reply_loss)) replies_.push_back({UINT64_MAX, ""});
     request_.reset();
   }
   void DeliverReply() {
@@ -251,8 +269,7 @@ class Network {
 
   Dice& dice_;
   FeedHarness& feed_;
-  const double reply_loss_;
-  const double live_cuts_;
+  const Trouble trouble_;
   bool connected_ = false;
   bool ever_connected_ = false;
   bool late_notice_ = false;
@@ -262,11 +279,11 @@ class Network {
 };
 
 // A random history over the network, then quiet. Returns the feed's side through `h`, the truth through the result.
-Contents Play(uint64_t seed, double reply_loss, FeedHarness* h, double live_cuts = 0) {
+Contents Play(uint64_t seed, const Trouble& trouble, FeedHarness* h) {
   Dice dice(seed);
   uint64_t life = 1;
   auto engine = std::make_unique<CachingEngine>(&dice, life);
-  Network network(&dice, h, reply_loss, live_cuts);
+  Network network(&dice, h, trouble);
   const bool restarts = dice.Chance(0.5);
   for (int step = 0; step < 400; ++step) {
     switch (dice.Below(12)) {
@@ -309,7 +326,8 @@ Contents Play(uint64_t seed, double reply_loss, FeedHarness* h, double live_cuts
   h->Live(engine->wire().history().back());
   network.Settle(engine->wire());
   // What was damaged on the way is repaired in the end.
-  for (int round = 0; round < 100 && !h->feed().Detail().empty() && live_cuts > 0; ++round) {
+  const bool is_damaged = trouble.live_cuts + trouble.live_distortions > 0;
+  for (int round = 0; round < 100 && !h->feed().Detail().empty() && is_damaged; ++round) {
     network.Advance(std::chrono::seconds(30 << std::min(round, 8)));
     network.Settle(engine->wire());
   }
@@ -323,7 +341,7 @@ TEST(FeedDeliveryPropertyTest, SplitAndReorderedBetweenSocketsGivesOneIndex) {
     EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/true, kRanks);
     config.max_buffered_batches = 1 + seed % 40;
     FeedHarness h(config);
-    const Contents truth = Play(seed, /*reply_loss=*/0, &h);
+    const Contents truth = Play(seed, {}, &h);
     ASSERT_EQ(h.feed().State(), FeedState::kLive) << h.feed().Detail();
     ASSERT_EQ(ContentsOf(h.index()), truth);
     restarts += h.counters().restarts;
@@ -345,7 +363,7 @@ TEST(FeedDeliveryPropertyTest, LossyRepliesAreNeverSilent) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     FeedHarness h(FeedHarness::Config(/*has_replay=*/true, kRanks));
-    const Contents truth = Play(seed, /*reply_loss=*/0.02, &h);
+    const Contents truth = Play(seed, {.reply_loss = 0.02}, &h);
     const Contents held = ContentsOf(h.index());
     if (h.feed().State() == FeedState::kLive) {
       ASSERT_EQ(held, truth);
@@ -364,8 +382,27 @@ TEST(FeedDeliveryPropertyTest, LossyRepliesAreNeverSilent) {
   EXPECT_LT(degraded, 400u);
 }
 
-// Live batches that arrive cut in two are brought by a repair, while live batches go on.
-TEST(FeedDeliveryPropertyTest, BatchesCutOnTheWayAreRepaired) {
+// Live batches that arrive cut in two are as good as lost: the engine is asked for them, and once.
+TEST(FeedDeliveryPropertyTest, BatchesCutOnTheWayAreFetched) {
+  uint64_t unreadable = 0, replays = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(fmt::format("seed={}", seed));
+    EngineFeedConfig config = FeedHarness::Config(/*has_replay=*/true, kRanks);
+    config.max_buffered_batches = 1 + seed % 40;
+    FeedHarness h(config);
+    const Contents truth = Play(seed, {.live_cuts = 0.1}, &h);
+    ASSERT_EQ(h.feed().State(), FeedState::kLive) << h.feed().Detail();
+    ASSERT_EQ(ContentsOf(h.index()), truth);
+    for (const KvEvent& event : h.applied()) ASSERT_EQ(event.staging, Staging::kNone);
+    unreadable += h.Skipped(SkipReason::kBadEnvelope);
+    replays += h.counters().replays_started;
+  }
+  EXPECT_GT(unreadable, 500u);
+  EXPECT_GT(replays, 2000u);
+}
+
+// Batches that lost a parent on the way are brought by a repair, while live batches go on.
+TEST(FeedDeliveryPropertyTest, BatchesDistortedOnTheWayAreRepaired) {
   uint64_t repaired = 0, commits = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
@@ -374,7 +411,7 @@ TEST(FeedDeliveryPropertyTest, BatchesCutOnTheWayAreRepaired) {
         std::chrono::milliseconds(20);  // some begin in the middle of it all
     config.max_buffered_batches = 1 + seed % 40;
     FeedHarness h(config);
-    const Contents truth = Play(seed, /*reply_loss=*/0, &h, /*live_cuts=*/0.1);
+    const Contents truth = Play(seed, {.live_cuts = 0.03, .live_distortions = 0.1}, &h);
     ASSERT_EQ(h.feed().State(), FeedState::kLive) << h.feed().Detail();
     ASSERT_EQ(ContentsOf(h.index()), truth);
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -394,7 +431,7 @@ TEST(FeedDeliveryPropertyTest, WithoutReplayNothingIsEverHeldThatTheEngineDoesNo
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     FeedHarness h(/*has_replay=*/false, kRanks);
-    const Contents truth = Play(seed, /*reply_loss=*/0, &h);
+    const Contents truth = Play(seed, {}, &h);
     for (const auto& [name, what] : ContentsOf(h.index())) {
       const auto real = truth.find(name);
       ASSERT_NE(real, truth.end());

@@ -26,10 +26,11 @@ class OldAnswersTest : public testing::Test {
     ASSERT_EQ(h_.ServeReplays(engine_), 1);
     ASSERT_EQ(h_.feed().State(), FeedState::kLive);
   }
-  // A batch that stores block 100 arrives cut in two.
+  // A batch that stores block 100 reaches us as one that stores it behind a block nobody knows.
   void Damage() {
-    const EngineBatch whole = engine_.PublishRoot(100);
-    h_.Live({whole.sequence, whole.payload.substr(0, whole.payload.size() / 2)});
+    FakeEngine distorted = engine_;
+    h_.Live(distorted.PublishChild(100, 996));
+    engine_.PublishRoot(100);
     ASSERT_EQ(h_.feed().State(), FeedState::kDegraded);
   }
   // Lets the wait of the repair pass, until its request is made.
@@ -256,8 +257,10 @@ TEST_F(OldAnswersTest, EveryRankOfTheSocketIsReplaced) {
   publish(4, 0);
   h.Connect();
   ASSERT_EQ(h.ServeReplays(engine), 1);
-  const EngineBatch cut = publish(8, 1);
-  h.Live({cut.sequence, cut.payload.substr(0, 12)});
+  FakeEngine distorted = engine;
+  const StoreSpec orphan{.hashes = {8}, .parent = 996, .tokens = TokenRun(8, 4)};
+  h.Live(distorted.Publish({ArrayStore(orphan)}, 1));
+  publish(8, 1);
   h.Live(publish(12, 2));
   h.Advance(seconds(1));
   h.Advance(seconds(60));
