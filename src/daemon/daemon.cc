@@ -85,7 +85,7 @@ Daemon::Daemon(DaemonConfig config)
       event_plane_(
           config_.event_plane, config_.metrics.dynamo_namespace,
           {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
-          &router_, &feeds_, &loads_, &SteadyClock()),
+          &peers_, &router_, &feeds_, &loads_, &SteadyClock()),
       grpc_(config_.grpc, {.routing = &service_,
                            .workers = &workers_,
                            .feeds = &feeds_,

@@ -84,14 +84,16 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 }
 
 EventPlane::EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
-                       const EngineReplayHistoryConfig& replay, Router* router,
-                       FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock)
-    : engine_replay_(replay) {
+                       const EngineReplayHistoryConfig& replay, PeerBlockSource* peers,
+                       Router* router, FeedMonitor* monitor, ReportedLoads* loads,
+                       const Clock* clock)
+    : engine_replay_(replay), peer_history_({}, peers, clock) {
   // Settings were validated before; Start says it again.
   const auto complete = Complete(config, dynamo_namespace);
   if (!complete.ok() || config.transport == "none") return;
-  intake_ = std::make_unique<PlaneIntake>(complete->intake, router, monitor, loads, clock,
-                                          std::vector<const RankHistory*>{&engine_replay_});
+  intake_ = std::make_unique<PlaneIntake>(
+      complete->intake, router, monitor, loads, clock,
+      std::vector<const RankHistory*>{&engine_replay_, &peer_history_});
   if (config.transport == "nats")
     nats_ = std::make_unique<NatsEventSource>(complete->nats, intake_.get());
   if (config.transport == "zmq")

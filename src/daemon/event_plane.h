@@ -10,6 +10,7 @@
 #include "adapters/nats/nats_event_source.h"
 #include "adapters/zmq/engine_replay_history.h"
 #include "adapters/zmq/plane_event_source.h"
+#include "service/peer_history.h"
 #include "service/plane_intake.h"
 #include "service/reported_loads.h"
 
@@ -43,10 +44,11 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 // The event plane that was asked for, or nothing. Thread-compatible but for the listener.
 class EventPlane {
  public:
-  // Those behind the pointers outlive this object. `loads` is filled.
+  // Those behind the pointers outlive this object. `loads` is filled. Ranks whose engine cannot
+  // tell what it holds are asked of `peers`.
   EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
-             const EngineReplayHistoryConfig& replay, Router* router, FeedMonitor* monitor,
-             ReportedLoads* loads, const Clock* clock);
+             const EngineReplayHistoryConfig& replay, PeerBlockSource* peers, Router* router,
+             FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock);
 
   // What has to hear of workers and of published ranks before their other sources do; null without
   // a plane.
@@ -58,6 +60,7 @@ class EventPlane {
 
  private:
   EngineReplayHistory engine_replay_;
+  PeerHistory peer_history_;
   std::unique_ptr<PlaneIntake> intake_;
   std::unique_ptr<NatsEventSource> nats_;
   std::unique_ptr<PlaneEventSource> zmq_;

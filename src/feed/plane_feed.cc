@@ -23,7 +23,7 @@ void PlaneFeed::SetWorker(const WorkerSpec& spec, bool reset, std::vector<KvEven
   worker.spec = spec;
   for (auto it = worker.ranks.begin(); it != worker.ranks.end();) {
     if (IsFedHere(spec, it->first)) {
-      it->second.feed.SetRepairable(config_.repairable && config_.repairable(spec, it->first));
+      it->second.feed.SetRepairable(Repairable(spec, it->first), RepairProves(spec, it->first));
       ++it;
       continue;
     }
@@ -47,7 +47,8 @@ void PlaneFeed::AddRank(Worker* worker, uint32_t dp_rank, std::vector<KvEvent>* 
   PlaneRankFeedConfig config = config_.rank;
   config.target = target;
   config.incarnation = worker->spec.incarnation;
-  config.repairable = config_.repairable && config_.repairable(worker->spec, dp_rank);
+  config.repairable = Repairable(worker->spec, dp_rank);
+  config.repair_proves = RepairProves(worker->spec, dp_rank);
   Rank& rank =
       worker->ranks.emplace(dp_rank, Rank{.feed = PlaneRankFeed(config), .path = std::nullopt})
           .first->second;
@@ -274,6 +275,14 @@ void PlaneFeed::OnApplyResult(Target target, const ApplyResult& result) {
 }
 
 // ---- Repairs ----
+
+bool PlaneFeed::Repairable(const WorkerSpec& spec, uint32_t dp_rank) const {
+  return config_.repairable && config_.repairable(spec, dp_rank);
+}
+
+bool PlaneFeed::RepairProves(const WorkerSpec& spec, uint32_t dp_rank) const {
+  return !config_.repair_proves || config_.repair_proves(spec, dp_rank);
+}
 
 std::vector<PlaneFeed::Repair> PlaneFeed::TakeRepairs(size_t at_most, MonotonicTime now) {
   std::vector<Repair> repairs;

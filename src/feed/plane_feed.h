@@ -23,6 +23,8 @@ struct PlaneFeedConfig {
   PlaneRankFeedConfig rank{};  // but for whose it is, and whether it is repairable
   // Whether somebody can be asked for what a rank holds. Empty: nobody for any.
   std::function<bool(const WorkerSpec& spec, uint32_t dp_rank)> repairable = nullptr;
+  // And whether the answer proves what it says. Empty: it does.
+  std::function<bool(const WorkerSpec& spec, uint32_t dp_rank)> repair_proves = nullptr;
   // Events of ranks that are not registered yet wait for it: discovery is often slower than a
   // worker's first events. The oldest go first, and then those of the rank that waited longest.
   size_t max_waiting_events_per_rank = 1024;
@@ -126,6 +128,8 @@ class PlaneFeed {
   void OnLoad(std::string_view payload);
   Rank* FindRank(Target target);
   const Rank* FindRank(Target target) const;
+  bool Repairable(const WorkerSpec& spec, uint32_t dp_rank) const;
+  bool RepairProves(const WorkerSpec& spec, uint32_t dp_rank) const;
   bool IsFedHere(const WorkerSpec& spec, uint32_t dp_rank) const;
   bool AllPathsBroken() const;
   bool Listening(const Rank& rank) const;

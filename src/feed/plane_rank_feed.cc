@@ -16,6 +16,7 @@ constexpr std::string_view kBroke = "the connection broke: events may have been 
 PlaneRankFeed::PlaneRankFeed(const PlaneRankFeedConfig& config)
     : config_(config),
       repairable_(config.repairable),
+      repair_proves_(config.repair_proves),
       schedule_(config.repair, config.jitter_seed +
                                    static_cast<uint64_t>(config.target.worker) * 31 +
                                    config.target.dp_rank) {}
@@ -140,7 +141,7 @@ void PlaneRankFeed::OnLoss(std::string what, std::vector<KvEvent>* out) {
   DropTail();
   damage_ = std::move(what);
   damage_is_final_ = false;
-  if (repairable_ && (holding_since_ || may_hold_)) {
+  if (repairable_ && repair_proves_ && (holding_since_ || may_hold_)) {
     if (!holding_since_) holding_since_ = now_;
     return;
   }
@@ -177,7 +178,10 @@ void PlaneRankFeed::OnPathUp() {
 }
 
 void PlaneRankFeed::SetListening(bool listening) {
-  if (listening && !listening_) OnSuspicion(kBroke);
+  if (listening && !listening_) {
+    OnSuspicion(kBroke);
+    nobody_knew_ = false;
+  }
   if (!listening) schedule_.Spoil();
   listening_ = listening;
 }
@@ -192,7 +196,8 @@ void PlaneRankFeed::OnSuspicion(std::string_view why) {
 void PlaneRankFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
   now_ = std::max(now_, now);
   if (!early_.empty() && now - early_.begin()->second.came >= config_.gap_wait) GiveUpMissing(out);
-  if (holding_since_ && (!repairable_ || now - *holding_since_ >= config_.repair_patience))
+  const bool in_vain = !repairable_ || !repair_proves_;
+  if (holding_since_ && (in_vain || now - *holding_since_ >= config_.repair_patience))
     StopHolding(out);
   schedule_.OnTick(RepairWanted(), now);
   if (tail_.size() > 0 && !holding_since_ && !schedule_.RunningWell()) DropTail();
@@ -200,7 +205,12 @@ void PlaneRankFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
 
 std::optional<MonotonicTime> PlaneRankFeed::RepairWanted() const {
   if (!repairable_ || !listening_) return std::nullopt;
-  if (!damage_is_final_ && (!damage_.empty() || orphan_stores_ > 0)) return MonotonicTime{};
+  if (!damage_is_final_ && !damage_.empty()) return MonotonicTime{};
+  if (!repair_proves_) {
+    if (Known() || nobody_knew_) return std::nullopt;
+    return config_.doubt_grace;
+  }
+  if (!damage_is_final_ && orphan_stores_ > 0) return MonotonicTime{};
   if (!suspicion_.empty() || !Known()) return config_.doubt_grace;
   return std::nullopt;
 }
@@ -251,6 +261,7 @@ void PlaneRankFeed::OnRepairFailed(uint64_t ticket, std::string_view why) {
   schedule_.Finish(ticket);
   ++counters_.replays_failed;
   repair_failure_ = why;
+  nobody_knew_ = !Known();
   if (!holding_since_) DropTail();
 }
 

@@ -31,6 +31,8 @@ struct PlaneRankFeedConfig {
   size_t max_early_events = 1024;
   // Somebody can be asked for what the rank holds.
   bool repairable = false;
+  // And the answer proves what it says. Else it is worth less than what is only doubted.
+  bool repair_proves = true;
   RepairScheduleConfig repair{};
   uint64_t jitter_seed = 0;  // another one for each router
   // How long the blocks known before are believed after a loss while a repair is on its way.
@@ -66,6 +68,11 @@ struct PlaneRankFeedConfig {
 // when they are applied again in their order; that is why a hole in the tail makes the answer
 // worthless, and why stores that continue unknown blocks do not count as orphans for a while.
 //
+// A repair *without proof* (a peer's) may have less than is known here, or what others lost as we
+// did. So it is made only where blocks are surely missing, never for a doubt; the rank is reset
+// first, as if nobody could be asked, so that two who lost the same thing do not confirm each
+// other's old blocks; and the rank stays degraded. A rank that said nothing yet is asked about once.
+//
 // An event that cannot be read is a lost one.
 //
 // Parity: Dynamo v1.4.1 recovery/cursor.rs, both columns. Publishers are told apart in addition:
@@ -93,8 +100,11 @@ class PlaneRankFeed {
   // Gives up what did not come in time; call a few times per second.
   void OnTick(MonotonicTime now, std::vector<KvEvent>* out);
 
-  // Whether somebody can be asked from now on.
-  void SetRepairable(bool repairable) { repairable_ = repairable; }
+  // Whether somebody can be asked from now on, and knows for sure.
+  void SetRepairable(bool repairable, bool proves = true) {
+    repairable_ = repairable;
+    repair_proves_ = proves;
+  }
   // A repair is to be made now; the caller may let it wait by not taking it. `ticket` is new.
   bool RepairDue(MonotonicTime now) const { return schedule_.Due(now); }
   void TakeRepair(uint64_t ticket, MonotonicTime now);
@@ -160,6 +170,8 @@ class PlaneRankFeed {
   uint64_t orphan_stores_ = 0;
 
   bool repairable_;
+  bool repair_proves_;
+  bool nobody_knew_ = false;  // a silent rank that was asked about in vain, without proof to be had
   bool listening_ = false;
   RepairSchedule schedule_;
   std::string repair_failure_;    // of the last attempt

@@ -1,6 +1,7 @@
 #ifndef KVROUTER_FEED_RANK_PICTURE_H_
 #define KVROUTER_FEED_RANK_PICTURE_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,11 @@ namespace kvrouter {
 // blocks, the events leave it with these.
 struct RankPicture {
   std::vector<KvEvent> events;
-  // Why blocks may be missing; empty = none is. Blocks that the rank does not hold are never in it.
+  // Why blocks may be missing, or who says so without proof; empty = it is the truth. A picture with
+  // proof never has blocks that the rank does not hold.
   std::string missing;
+  // Whoever drew it wants to know whether it was used; may be empty, and may never be called.
+  std::function<void(bool used)> settled = nullptr;
 };
 
 }  // namespace kvrouter

@@ -24,6 +24,9 @@ PlaneFeedConfig FeedConfig(PlaneFeedConfig config, const RankRepairs* repairs) {
   config.repairable = [repairs](const WorkerSpec& spec, uint32_t dp_rank) {
     return repairs->Possible(spec, dp_rank);
   };
+  config.repair_proves = [repairs](const WorkerSpec& spec, uint32_t dp_rank) {
+    return repairs->Proves(spec, dp_rank);
+  };
   return config;
 }
 
@@ -283,7 +286,10 @@ void PlaneIntake::Handle(Item* item) {
   }
   auto& [ticket, picture] = *item->answer;
   if (picture.ok()) {
+    const auto settled = std::move(picture->settled);
+    const size_t events = events_.size();
     feed_.OnRepaired(item->target, ticket, *std::move(picture), clock_->Now(), &events_);
+    if (settled) settled(events_.size() > events);
   } else {
     feed_.OnRepairFailed(item->target, ticket, std::string(picture.status().message()));
   }

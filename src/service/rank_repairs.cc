@@ -24,6 +24,12 @@ bool RankRepairs::Possible(const WorkerSpec& spec, uint32_t dp_rank) const {
                      [&](const RankHistory* history) { return history->Knows(spec, dp_rank); });
 }
 
+bool RankRepairs::Proves(const WorkerSpec& spec, uint32_t dp_rank) const {
+  return std::any_of(histories_.begin(), histories_.end(), [&](const RankHistory* history) {
+    return history->Proves() && history->Knows(spec, dp_rank);
+  });
+}
+
 absl::Status RankRepairs::Start() {
   if (histories_.empty()) return absl::OkStatus();
   try {

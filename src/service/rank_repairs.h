@@ -36,6 +36,9 @@ class RankRepairs {
 
   bool Possible(const WorkerSpec& spec, uint32_t dp_rank) const;
 
+  // Whether one of those who can be asked gives proof.
+  bool Proves(const WorkerSpec& spec, uint32_t dp_rank) const;
+
   absl::Status Start();
   // Cancels what runs; `done` is not called after it.
   void Stop();

@@ -140,6 +140,62 @@ def test_what_the_event_plane_lost_comes_from_the_engines_replay(start, nats):
     context.destroy(0)
 
 
+def test_what_the_event_plane_lost_comes_from_a_peer_where_the_engine_cannot_tell(start, nats):
+    ports = [free_port(), free_port()]
+    servers = [nats(port) for port in ports]
+    clients = [NatsClient(port) for port in ports]
+
+    def router(port, *more):
+        daemon = start('--event-plane', 'nats', '--nats-server', f'nats://127.0.0.1:{port}', '--nats-reconnect-max-ms', '100', *more)
+        daemon.register(4096)
+        return daemon
+
+    def publish(event, to):
+        for client in to:
+            client.publish(SUBJECT + 'kv-events', envelope([event], sequence=event['event']['event_id']))
+
+    def told(who, client):
+        publish(stored(4096, 0), [client])
+        return feed_state(who, 4096) == 'live'
+
+    peer = router(ports[0])
+    wait_for('the first event', lambda: told(peer, clients[0]))
+    daemon = router(ports[1], '--indexer-peers', peer.http_address)
+    wait_for('what was said before', lambda: index_blocks(daemon, 4096) == 2 and feed_state(daemon, 4096) == 'degraded')
+    wait_for('its first event', lambda: told(daemon, clients[1]))  # now all is known at first hand
+    servers[1].kill()
+    servers[1].wait()
+    clients[1].close()
+    wait_for('the loss', lambda: feed_state(daemon, 4096) == 'connecting')
+    publish(removed(4096, 1, [901]), clients[:1])  # ours never hears of these two
+    publish(stored(4096, 2, blocks=[{'block_hash': 7, 'tokens_hash': 5}, {'block_hash': 8, 'tokens_hash': 6}]), clients[:1])
+    nats(ports[1])
+    wait_for('doubt', lambda: feed_state(daemon, 4096) == 'degraded')
+    assert index_blocks(daemon, 4096) == 2  # a doubt is not exchanged for what a peer says
+    clients[1] = NatsClient(ports[1])
+    publish(stored(4096, 3, blocks=[{'block_hash': 9, 'tokens_hash': 77}]), clients)
+    wait_for('the loss shows', lambda: daemon.metrics().one('kvrouter_feed_gaps_total') == 1)
+    wait_for('repair', lambda: index_blocks(daemon, 4096) == 4)
+    assert index_blocks(peer, 4096) == 4
+    assert daemon.route(TOKENS, request_id='repaired').overlap_blocks == 1
+
+    def detail():
+        return daemon.workers.List(workers_pb2.ListRequest(), timeout=DEADLINE_S).workers[0].feeds[0].detail
+
+    wait_for('whose word it is', lambda: peer.http_address in detail() and 'not proved' in detail())
+    wait_for('no proof', lambda: feed_state(daemon, 4096) == 'degraded')
+    assert daemon.metrics().one('kvrouter_peer_ranks_total', outcome='taken') == 2
+    assert daemon.metrics().one('kvrouter_peer_blocks_total') >= 2 + 3
+    publish(removed(4096, 4, [7]), clients)
+    for who in (peer, daemon):
+        wait_for('the next event', lambda who=who: index_blocks(who, 4096) == 3)
+    assert feed_state(daemon, 4096) == 'degraded'
+    for client in clients:
+        client.close()
+    assert daemon.stop() == 0
+    assert peer.stop() == 0
+
+
 def test_a_replay_endpoint_alone_is_refused_without_an_event_plane(start):
     daemon = start()
     with pytest.raises(grpc.RpcError) as refused:

@@ -389,5 +389,69 @@ TEST(RepairScheduleTest, SpoiledAnswerIsNotToBeUsedAndOthersDoNotCount) {
   EXPECT_FALSE(schedule.Running());
 }
 
+// ---- Without proof ----
+
+class UnprovedRepairTest : public PlaneRepairTest {
+ protected:
+  UnprovedRepairTest() { feed_.SetRepairable(true, false); }
+};
+
+TEST_F(UnprovedRepairTest, LossResetsTheRankBeforeAnybodyIsAsked) {
+  LoseOne();
+  EXPECT_EQ(Held(), Blocks{4}) << "who lost the same must not confirm the old blocks";
+  EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  const auto ticket = Begun();
+  ASSERT_TRUE(ticket);
+  Hear(Stores(4, 5));
+  EXPECT_EQ(Held(), (Blocks{4, 5}));
+  Answer(*ticket, Picture({2, 3, 4}, "a peer says so"));
+  EXPECT_EQ(Held(), (Blocks{2, 3, 4, 5}));
+  EXPECT_EQ(feed_.Detail(), "a peer says so");
+  Hear(Stores(5, 6));
+  EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  EXPECT_FALSE(Begun(seconds(60))) << "nobody knows more";
+  Hear(Stores(7, 8));  // until the next loss
+  EXPECT_EQ(Held(), Blocks{8});
+  EXPECT_TRUE(Begun());
+}
+
+TEST_F(UnprovedRepairTest, DoubtIsNotExchangedForHearsay) {
+  Hear(Stores(0, 1));
+  feed_.OnPathDown("gone");
+  feed_.OnPathUp();
+  EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  Hear(Stores(1, 9, 77));  // continues a block that nobody knows
+  EXPECT_FALSE(Begun(seconds(60)));
+  feed_.OnPathDown("gone");
+  feed_.OnPathUp();
+  EXPECT_FALSE(Begun(seconds(60)));
+  EXPECT_EQ(Held(), Blocks{1});
+}
+
+TEST_F(UnprovedRepairTest, SilentRankIsAskedAboutOnce) {
+  auto ticket = Begun();
+  ASSERT_TRUE(ticket);
+  feed_.OnRepairFailed(*ticket, "nobody knows it");
+  EXPECT_FALSE(Begun(seconds(60)));
+  feed_.SetListening(false);
+  feed_.SetListening(true);  // now there may be more to know
+  ticket = Begun();
+  ASSERT_TRUE(ticket);
+  Answer(*ticket, Picture({1, 2}, "a peer says so"));
+  EXPECT_EQ(Held(), (Blocks{1, 2}));
+  Hear(Stores(0, 3));  // the worker begins only now
+  EXPECT_EQ(Held(), Blocks{3});
+  EXPECT_EQ(feed_.State(), FeedState::kLive);
+}
+
+TEST_F(UnprovedRepairTest, ProofThatIsNoLongerToBeHadIsNotWaitedFor) {
+  feed_.SetRepairable(true, true);
+  LoseOne();
+  EXPECT_EQ(Held(), (Blocks{1, 2}));
+  feed_.SetRepairable(true, false);
+  Advance(kTick);
+  EXPECT_EQ(Held(), Blocks{4});
+}
+
 }  // namespace
 }  // namespace kvrouter
