@@ -98,17 +98,19 @@ std::optional<Lineage::Place> Lineage::EndOf(const PromptBeginning& prompt) cons
   return place;
 }
 
-Lineage::Finding Lineage::Look(const PromptBeginning& prompt) const {
+Lineage::Finding Lineage::Look(const PromptBeginning& prompt, const HotKeys* hot) const {
+  const auto joins = [&](SessionKey session) { return hot == nullptr || !hot->IsHot(session); };
   Finding found;
   found.prefix = PrefixKey(prompt);
   if (found.prefix) {
-    if (const SessionKey* const alias = aliases_.Find(*found.prefix)) {
+    const SessionKey* const alias = aliases_.Find(*found.prefix);
+    if (alias != nullptr && (*alias == *found.prefix || joins(*alias))) {
       found.derived = {.key = *alias,
                        .source = *alias == *found.prefix ? Source::kPrefix : Source::kAlias};
       return found;
     }
   }
-  if (const auto match = FindEnd(prompt)) {
+  if (const auto match = FindEnd(prompt); match && joins(match->session)) {
     found.derived = {.key = match->session, .source = Source::kEnd};
     found.continued = match->id;
   } else if (found.prefix) {
@@ -120,10 +122,12 @@ Lineage::Finding Lineage::Look(const PromptBeginning& prompt) const {
   return found;
 }
 
-Lineage::Derived Lineage::Find(const PromptBeginning& prompt) const { return Look(prompt).derived; }
+Lineage::Derived Lineage::Find(const PromptBeginning& prompt, const HotKeys* hot) const {
+  return Look(prompt, hot).derived;
+}
 
-Lineage::Derived Lineage::Assign(const PromptBeginning& prompt) {
-  const Finding found = Look(prompt);
+Lineage::Derived Lineage::Assign(const PromptBeginning& prompt, const HotKeys* hot) {
+  const Finding found = Look(prompt, hot);
   if (found.derived.key == kNoSession) return found.derived;
   if (found.continued) ends_.Touch(*found.continued);
   if (found.prefix) {

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "core/affinity/hot_keys.h"
 #include "core/affinity/recent_map.h"
 #include "core/affinity/session_key.h"
 #include "kvrouter/block_hash.h"
@@ -40,13 +41,16 @@ struct PromptBeginning {
 //   turn 1   [b0][b1]tail1                     recorded: end (b1, tail1) of session S
 //   turn 2   [b0][b1][tail1 more][b3]tail2     b3? b2? no. b1: continues with tail1 -> session S
 //                                              recorded: end (b3, tail2) of S
-//   turn 3   ... N tokens                      continues tail2 -> S, kept as *alias* of the N tokens
-//   turn 4   ...                               the N tokens have the alias S
+//   turn 3   ... N tokens                      continues tail2 -> S, kept as *alias* of N tokens
+//   turn 4   ...                               N tokens have the alias S
 //
 // Boundaries are tried longest first, and of one boundary the longest tail, so the latest turn
 // wins. The tail must be continued token for token: conversations that merely share full blocks (a
 // system prompt) are not joined. Two of them are one session only if the whole of an earlier prompt
 // of one begins the other, or if they share N tokens; nothing that was sent tells those apart.
+//
+// Hot keys are not joined: a warm-up prompt of one token would begin every conversation and make
+// all of them one session. Who would have joined a hot session starts its own, and keeps that.
 //
 // Unknown tokens (prompts sent as hashes, tails with images) join nobody: such a prompt has a
 // session only where block boundaries alone decide, else none; N is rounded up to whole blocks.
@@ -87,11 +91,11 @@ class Lineage {
 
   explicit Lineage(const Options& options);
 
-  // The prompt's session; remembers what the next turn needs.
-  Derived Assign(const PromptBeginning& prompt);
+  // The prompt's session; remembers what the next turn needs. `hot`: whom not to join; may be null.
+  Derived Assign(const PromptBeginning& prompt, const HotKeys* hot = nullptr);
 
   // What Assign would say now; remembers nothing.
-  Derived Find(const PromptBeginning& prompt) const;
+  Derived Find(const PromptBeginning& prompt, const HotKeys* hot = nullptr) const;
 
   Stats GetStats() const;
 
@@ -131,7 +135,7 @@ class Lineage {
 
   // The key of the first N tokens, if the prompt has and tells them.
   std::optional<SessionKey> PrefixKey(const PromptBeginning& prompt) const;
-  Finding Look(const PromptBeginning& prompt) const;
+  Finding Look(const PromptBeginning& prompt, const HotKeys* hot) const;
   std::optional<Match> FindEnd(const PromptBeginning& prompt) const;
   std::optional<Match> FindEndAt(const PromptBeginning& prompt, uint64_t block) const;
   std::optional<Place> EndOf(const PromptBeginning& prompt) const;

@@ -43,7 +43,7 @@ SessionIdentifier::Identity SessionIdentifier::Identify(std::string_view caller_
                                                         uint64_t targets, MonotonicTime now) {
   if (!caller_id.empty()) return {.key = KeyOfCallerId(caller_id), .source = Source::kCaller};
   if (!derives()) return {};
-  const Lineage::Derived derived = lineage_.Assign(prompt);
+  const Lineage::Derived derived = lineage_.Assign(prompt, &hot_keys_);
   if (derived.key == kNoSession) return {};
   const HotKeys::Load load{
       .weight_tokens = static_cast<double>(std::max<uint64_t>(prompt.isl_tokens, 1)),
@@ -57,7 +57,7 @@ SessionIdentifier::Identity SessionIdentifier::Peek(std::string_view caller_id,
                                                     const PromptBeginning& prompt) const {
   if (!caller_id.empty()) return {.key = KeyOfCallerId(caller_id), .source = Source::kCaller};
   if (!derives()) return {};
-  const Lineage::Derived derived = lineage_.Find(prompt);
+  const Lineage::Derived derived = lineage_.Find(prompt, &hot_keys_);
   return {.key = derived.key,
           .source = SourceOf(derived.source),
           .hot = derived.key != kNoSession && hot_keys_.IsHot(derived.key)};
