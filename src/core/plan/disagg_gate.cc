@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "base/status_macros.h"
+#include "core/schedule/busy_thresholds.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -109,7 +110,7 @@ bool IsPrefillBusy(const ConditionalDisagg& config, const GateInput& input,
     return true;
   }
   const uint64_t capacity = prefill.max_num_batched_tokens > 0 ? prefill.max_num_batched_tokens
-                                                               : kUnknownMaxBatchedTokens;
+                                                               : kAssumedMaxBatchedTokens;
   return Check(decision, kQuantity, AsDouble(prefill.active_prefill_tokens), Comparison::kGreater,
                share * AsDouble(capacity));
 }

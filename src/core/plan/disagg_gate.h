@@ -64,9 +64,6 @@ struct GateConfig {
 // OK, or INVALID_ARGUMENT naming the field, the value and the range.
 absl::Status Validate(const GateConfig& config);
 
-// Of a worker that does not say: large enough never to be busy by a share of it.
-inline constexpr uint64_t kUnknownMaxBatchedTokens = 10'000'000;
-
 // The decode worker as the advisory pick has it.
 struct DecodeAdvice {
   uint64_t cached_tokens = 0;  // of this prompt
@@ -79,7 +76,7 @@ struct DecodeAdvice {
 struct PrefillAdvice {
   bool queue_rejected = false;  // no prefill worker takes more: busy whatever the figures
   uint64_t active_prefill_tokens = 0;
-  uint64_t max_num_batched_tokens = 0;  // 0: unknown
+  uint64_t max_num_batched_tokens = 0;  // 0: unknown; kAssumedMaxBatchedTokens then
 };
 
 struct GateInput {

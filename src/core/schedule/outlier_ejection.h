@@ -1,0 +1,98 @@
+#ifndef KVROUTER_CORE_SCHEDULE_OUTLIER_EJECTION_H_
+#define KVROUTER_CORE_SCHEDULE_OUTLIER_EJECTION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "kvrouter/types.h"
+
+namespace kvrouter {
+
+// Takes targets out for a while whose requests fail fast. Such a target frees what it was given at
+// once, so it always has the least load and would draw everything.
+//
+//   in ── N fast failures in a row ──> out ── its time is over ──> on trial ── a success ──> in
+//                                       ^                             │
+//                                       └── one fast failure: twice the time, up to a bound
+//
+// A failure is fast if it comes within fast_failure of the dispatch; a slow one holds its load as
+// long and draws nothing, so it says nothing here. A success ends a row. After N successes in a row
+// earlier ejections are forgotten.
+//
+// Never the last one: at most max_ejected_share of the targets, and never all, are out at once; a
+// refusal is counted, and the target is looked at again with its next failure. What fails
+// everywhere is not an outlier.
+//
+// Bounded by the targets: whoever removes a target calls Forget. Thread safety: thread-compatible;
+// guarded by the scheduler's mutex.
+class OutlierEjection {
+ public:
+  struct Options {
+    uint32_t consecutive_failures = 5;             // N; 0: nobody is ever taken out
+    std::chrono::milliseconds fast_failure{1000};  // > 0
+    std::chrono::seconds base_time{10};            // > 0; the first time out
+    std::chrono::seconds max_time{300};            // >= base_time
+    double max_ejected_share = 0.5;                // 0..1
+  };
+
+  enum class Effect : uint8_t {
+    kNone,
+    kEjected,
+    kRefused,  // it would have been, but too many are out
+  };
+
+  struct Status {
+    bool ejected = false;
+    bool on_trial = false;
+    MonotonicTime until{};   // while ejected
+    uint32_t ejections = 0;  // since it was last healthy for long
+    uint32_t failures_in_row = 0;
+  };
+
+  explicit OutlierEjection(const Options& options) : options_(options) {}
+
+  // A leg on the target ended well.
+  void ReportSuccess(Target target, MonotonicTime now);
+
+  // A leg failed `after` its dispatch. `targets`: how many the partition has.
+  Effect ReportFailure(Target target, std::chrono::nanoseconds after, uint64_t targets,
+                       MonotonicTime now);
+
+  bool IsEjected(Target target, MonotonicTime now) const;
+
+  Status StatusOf(Target target, MonotonicTime now) const;
+
+  // The target is gone, or lives anew.
+  void Forget(Target target) { records_.erase(target); }
+
+  uint64_t EjectedCount(MonotonicTime now) const;
+  uint64_t EjectionsTotal() const { return ejections_total_; }
+  uint64_t RefusedTotal() const { return refused_total_; }
+
+ private:
+  struct Record {
+    uint32_t failures_in_row = 0;
+    uint32_t successes_in_row = 0;
+    uint32_t ejections = 0;
+    bool on_trial = false;  // or out
+    std::optional<MonotonicTime> until;
+  };
+
+  Effect Eject(Record* record, uint64_t targets, MonotonicTime now);
+
+  const Options options_;
+  absl::flat_hash_map<Target, Record> records_;
+  uint64_t ejections_total_ = 0;
+  uint64_t refused_total_ = 0;
+};
+
+// OK, or INVALID_ARGUMENT naming the setting, the value and the range.
+absl::Status Validate(const OutlierEjection::Options& options);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_CORE_SCHEDULE_OUTLIER_EJECTION_H_
