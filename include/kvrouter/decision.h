@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,6 +62,16 @@ struct TargetSelector {
   }
 };
 
+// What a request wants of the labels that workers carry.
+struct RoutingConstraints {
+  std::vector<std::string> required_taints = {};  // all must be there
+  // Weights, finite; negative ones repel. The sum over those that a worker carries multiplies its
+  // cost by a factor in [1/e, e].
+  std::map<std::string, double> preferred_taints = {};
+
+  friend bool operator==(const RoutingConstraints&, const RoutingConstraints&) = default;
+};
+
 struct RouteRequest {
   std::string request_id;  // for sinks and logs; uniqueness is the service's affair
   std::string model_name = "default";
@@ -77,6 +88,17 @@ struct RouteRequest {
   std::vector<TargetSelector> excluded;  // e.g. targets that already failed this request
   std::optional<TargetSelector> pinned;
   std::optional<uint64_t> expected_output_tokens;  // > 0
+  RoutingConstraints constraints = {};
+  // The conversation it belongs to, as the caller names it; at most 256 bytes. Empty: derived from
+  // the prompt if that is on, else none.
+  std::string session_id = {};
+  // While it waits: the name of a policy class or family, its rank within the class, and seconds of
+  // head start (negative counts as 0).
+  std::string policy_class = {};
+  uint32_t strict_priority = 0;
+  double priority_jump = 0;
+  // It waits no longer than this. Absent: as long as its caller does.
+  std::optional<MonotonicTime> deadline = {};
 };
 
 // A booking on a target that the caller chose, e.g. from the answer to an earlier advice.

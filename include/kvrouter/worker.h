@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kvrouter/types.h"
 
@@ -31,6 +32,45 @@ inline std::string_view WorkerRoleName(WorkerRole role) {
 inline std::string_view WorkerTypeLabel(WorkerRole role) {
   return role == WorkerRole::kPrefill ? "prefill" : "decode";
 }
+
+// What a worker's KV connector can do for workers that would rather pull blocks than compute them.
+enum class KvRole : uint8_t { kNone, kProducer, kConsumer, kBoth };
+
+// E.g. "producer".
+inline std::string_view KvRoleName(KvRole role) {
+  switch (role) {
+    case KvRole::kNone:
+      break;
+    case KvRole::kProducer:
+      return "producer";
+    case KvRole::kConsumer:
+      return "consumer";
+    case KvRole::kBoth:
+      return "both";
+  }
+  return "none";
+}
+
+// Of such a name; nothing for any other text.
+inline std::optional<KvRole> KvRoleOf(std::string_view name) {
+  for (const KvRole role : {KvRole::kNone, KvRole::kProducer, KvRole::kConsumer, KvRole::kBoth})
+    if (KvRoleName(role) == name) return role;
+  return std::nullopt;
+}
+
+inline bool CanProduce(KvRole role) { return role == KvRole::kProducer || role == KvRole::kBoth; }
+inline bool CanConsume(KvRole role) { return role == KvRole::kConsumer || role == KvRole::kBoth; }
+
+// Where a worker is, in domains such as a rack or a switch, and what it asks of the worker that
+// pulls its blocks. Parity: Dynamo v1.4.1's registration metadata.
+struct WorkerTopology {
+  std::map<std::string, std::string> topology_domains;  // domain -> its label there
+  std::string kv_transfer_domain;                       // empty: no constraint
+  std::string kv_transfer_enforcement;                  // "required" or "preferred"
+  std::optional<double> kv_transfer_preferred_weight;   // for "preferred"; finite
+
+  friend bool operator==(const WorkerTopology&, const WorkerTopology&) = default;
+};
 
 // Where one rank's engine publishes. Addresses are ZMQ endpoints such as tcp://10.0.0.1:5557.
 struct EventEndpoints {
@@ -61,6 +101,14 @@ struct WorkerSpec {
   bool is_eagle = false;
   std::optional<TokenId> image_token_id = std::nullopt;
   std::map<uint32_t, EventEndpoints> events;  // by dp_rank
+  // Whom it can exchange blocks with: its connector's role, and the version of engine and layout.
+  KvRole kv_role = KvRole::kNone;
+  std::string engine_version = {};  // empty: not declared
+  // Labels that requests may require or prefer (RoutingConstraints), besides those of its topology.
+  std::vector<std::string> taints = {};
+  WorkerTopology topology = {};
+  // The adapters it serves. Absent: not declared, then LoRA does not narrow; empty: none.
+  std::optional<std::vector<std::string>> lora_adapters = std::nullopt;
 
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };

@@ -28,9 +28,6 @@ constexpr std::array<std::string_view, kMigrationOutcomeCount> kOutcomeNames = {
     "planned"};
 static_assert(kOutcomeNames.size() == static_cast<size_t>(Outcome::kPlanned) + 1);
 
-constexpr std::array<std::string_view, 4> kRoleNames = {"none", "producer", "consumer", "both"};
-static_assert(kRoleNames.size() == static_cast<size_t>(KvRole::kBoth) + 1);
-
 uint64_t TruncatedTokens(double blocks, uint32_t block_size_tokens) {
   return static_cast<uint64_t>(std::max(0.0, blocks) * static_cast<double>(block_size_tokens));
 }
@@ -87,14 +84,6 @@ Outcome Judge(const MigrationConfig& config, const MigrationInput& input, Migrat
 }
 
 }  // namespace
-
-std::string_view KvRoleName(KvRole role) { return kRoleNames[static_cast<size_t>(role)]; }
-
-std::optional<KvRole> KvRoleOf(std::string_view name) {
-  const auto it = std::find(kRoleNames.begin(), kRoleNames.end(), name);
-  if (it == kRoleNames.end()) return std::nullopt;
-  return static_cast<KvRole>(it - kRoleNames.begin());
-}
 
 std::string_view MigrationOutcomeName(MigrationOutcome outcome) {
   return kOutcomeNames[static_cast<size_t>(outcome)];

@@ -9,6 +9,7 @@
 #include "absl/container/inlined_vector.h"
 #include "core/plan/rule_check.h"
 #include "kvrouter/types.h"
+#include "kvrouter/worker.h"
 
 namespace kvrouter {
 
@@ -48,17 +49,6 @@ enum class MigrationMode : uint8_t {
   kDry,  // plans, logs and counts; the request is served as if it were off
   kMigrate,
 };
-
-// What a worker's KV connector can do.
-enum class KvRole : uint8_t { kNone, kProducer, kConsumer, kBoth };
-
-// E.g. "producer".
-std::string_view KvRoleName(KvRole role);
-// Of such a name; nothing for any other text.
-std::optional<KvRole> KvRoleOf(std::string_view name);
-
-inline bool CanProduce(KvRole role) { return role == KvRole::kProducer || role == KvRole::kBoth; }
-inline bool CanConsume(KvRole role) { return role == KvRole::kConsumer || role == KvRole::kBoth; }
 
 struct MigrationConfig {
   MigrationMode mode = MigrationMode::kOff;

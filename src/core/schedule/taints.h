@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kvrouter/decision.h"
+#include "kvrouter/worker.h"
 
 namespace kvrouter {
 
@@ -21,19 +23,6 @@ namespace kvrouter {
 // taints of the form dynamo.topology/DOMAIN=LABEL, which workers carry by themselves.
 //
 // Plain data and pure functions. Parity: Dynamo v1.4.1 routing constraints and topology.
-
-struct RoutingConstraints {
-  std::vector<std::string> required_taints = {};
-  std::map<std::string, double> preferred_taints = {};  // weights, finite; negative ones repel
-};
-
-// What a worker says of its place.
-struct WorkerTopology {
-  std::map<std::string, std::string> topology_domains;  // domain -> its label there
-  std::string kv_transfer_domain;                       // empty: no constraint
-  std::string kv_transfer_enforcement;                  // "required" or "preferred"
-  std::optional<double> kv_transfer_preferred_weight;   // for "preferred"
-};
 
 // dynamo.topology/DOMAIN=LABEL
 std::string TopologyTaint(std::string_view domain, std::string_view label);
