@@ -73,7 +73,7 @@ void PlaneFeed::RemoveRank(Target target, Rank* rank, std::vector<KvEvent>* out)
   changed_.erase(target);
   loads_.erase(target);
   gone_.push_back(ReportOf(target, *rank));
-  if (rank->feed.Publishers().empty()) return;
+  if (rank->feed.Publishers().Empty()) return;
   // Without its record a rank is followed like a new one.
   if (former_publishers_.size() >= config_.max_waiting_ranks)
     former_publishers_.erase(former_publishers_.begin());
@@ -157,6 +157,7 @@ void PlaneFeed::Deliver(Rank* rank, uint32_t path, uint64_t publisher_id, PlaneE
   changed_.insert(event.target);
   if (rank->path != path) {
     rank->path = path;
+    rank->feed.SetPath(path);
     const std::string& failure = paths_[path];
     failure.empty() ? rank->feed.OnPathUp() : rank->feed.OnPathDown(failure);
     rank->feed.SetListening(failure.empty());

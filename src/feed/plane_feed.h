@@ -149,7 +149,7 @@ class PlaneFeed {
   std::map<uint32_t, std::string> paths_;  // what is wrong with each; empty = nothing
   std::set<Target> elsewhere_;             // as the caller said; its bound is the caller's
   std::map<Target, WaitingRank> waiting_;
-  std::map<Target, std::deque<uint64_t>> former_publishers_;  // of ranks that left; bounded
+  std::map<Target, PublisherOrder> former_publishers_;  // of ranks that left; bounded
   uint64_t next_arrival_ = 0;
   uint64_t next_ticket_ = 0;
   size_t waiting_bytes_ = 0;

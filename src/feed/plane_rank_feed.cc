@@ -24,8 +24,9 @@ PlaneRankFeed::PlaneRankFeed(const PlaneRankFeedConfig& config)
 void PlaneRankFeed::OnEvent(uint64_t publisher_id, PlaneEvent event, MonotonicTime now,
                             std::vector<KvEvent>* out) {
   now_ = std::max(now_, now);
+  publishers_.Hear(path_, publisher_id);
   if (publisher_ != publisher_id) {
-    if (IsOldPublisher(publisher_id))
+    if (publisher_ && publishers_.IsOlder(publisher_id, *publisher_))
       return CountSkip(SkipReason::kOldPublisher, &counters_.skipped);
     BeginLife(publisher_id, event.event_id, out);
   }
@@ -51,20 +52,12 @@ void PlaneRankFeed::OnEvent(uint64_t publisher_id, PlaneEvent event, MonotonicTi
     GiveUpMissing(out);
 }
 
-bool PlaneRankFeed::IsOldPublisher(uint64_t publisher_id) const {
-  const auto known = std::find(publishers_.begin(), publishers_.end(), publisher_id);
-  return publisher_ && known < std::find(publishers_.begin(), publishers_.end(), *publisher_);
-}
-
 // The first publisher that is heard is the one whose worker a repair before it was about, unless
 // it begins only now.
 void PlaneRankFeed::BeginLife(uint64_t publisher_id, uint64_t first_id, std::vector<KvEvent>* out) {
   const bool is_new = publisher_ || first_id == 0;
   if (publisher_) ++counters_.restarts;
   publisher_ = publisher_id;
-  if (std::find(publishers_.begin(), publishers_.end(), publisher_id) == publishers_.end())
-    publishers_.push_back(publisher_id);
-  if (publishers_.size() > kMaxPublishers) publishers_.pop_front();
   last_id_.reset();
   early_.clear();
   if (!is_new) return;

@@ -14,6 +14,7 @@
 
 #include "feed/feed_stats.h"
 #include "feed/plane_codec.h"
+#include "feed/publisher_order.h"
 #include "feed/rank_picture.h"
 #include "feed/repair_schedule.h"
 #include "kvrouter/events.h"
@@ -84,6 +85,8 @@ class PlaneRankFeed {
  public:
   explicit PlaneRankFeed(const PlaneRankFeedConfig& config);
 
+  // Events come by this path from now on.
+  void SetPath(uint32_t path) { path_ = path; }
   void OnEvent(uint64_t publisher_id, PlaneEvent event, MonotonicTime now,
                std::vector<KvEvent>* out);
   // Once per message that holds events of this rank.
@@ -122,18 +125,15 @@ class PlaneRankFeed {
   // From the feed that had the rank before, perhaps of an earlier life of the worker: what its
   // publishers left on the way may come after the first event of a new one. One that is older than
   // the one we follow is void. REQUIRES: no input yet.
-  void InheritPublishers(std::deque<uint64_t> publishers) { publishers_ = std::move(publishers); }
-  const std::deque<uint64_t>& Publishers() const { return publishers_; }
+  void InheritPublishers(PublisherOrder publishers) { publishers_ = std::move(publishers); }
+  const PublisherOrder& Publishers() const { return publishers_; }
 
   FeedState State() const;
   std::string Detail() const;  // empty when all is well
   const FeedCounters& Counters() const { return counters_; }
 
  private:
-  static constexpr size_t kMaxPublishers = 9;
-
   PlaneEvent PopEarly();
-  bool IsOldPublisher(uint64_t publisher_id) const;
   bool Known() const { return publisher_ || pictured_; }
   void BeginLife(uint64_t publisher_id, uint64_t first_id, std::vector<KvEvent>* out);
   void Take(PlaneEvent event, std::vector<KvEvent>* out);
@@ -156,7 +156,8 @@ class PlaneRankFeed {
   const PlaneRankFeedConfig config_;
   FeedCounters counters_;
   std::optional<uint64_t> publisher_;
-  std::deque<uint64_t> publishers_;  // known ones in the order in which they began; bounded
+  PublisherOrder publishers_;
+  uint32_t path_ = 0;
   std::optional<uint64_t> last_id_;
   struct EarlyEvent {
     PlaneEvent event;

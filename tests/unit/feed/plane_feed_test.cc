@@ -87,6 +87,21 @@ TEST_F(PlaneFeedTest, WhatAFormerLifeLeftOnTheWayIsVoid) {
   }
 }
 
+// Found by tests/property/truth: taken for the newest life, the leftover made the real one void for
+// good. Which of the two is older shows on the slower path, when the real one comes by it.
+TEST_F(PlaneFeedTest, ALifeFirstHeardByASlowerPathAfterItsSuccessorIsVoidWhenThatOneFollowsThere) {
+  SetWorker(Spec(7));
+  for (const uint32_t path : {0, 1}) HearEvents({Store(7, 0, 1)}, /*publisher=*/1, path);
+  HearEvents({Store(7, 0, 2)}, /*publisher=*/3, /*path=*/0);
+  HearEvents({Store(7, 4, 9)}, /*publisher=*/2, /*path=*/1);
+  HearEvents({Store(7, 0, 2)}, /*publisher=*/3, /*path=*/1);
+  HearEvents({Store(7, 1, 3)}, /*publisher=*/3, /*path=*/0);
+  EXPECT_EQ(Blocks(7), 2u);
+  EXPECT_EQ(State(7), FeedState::kLive);
+  HearEvents({Store(7, 5, 10)}, /*publisher=*/2, /*path=*/0);
+  EXPECT_EQ(Blocks(7), 2u);
+}
+
 // The record of a new life may be later than its first events.
 TEST_F(PlaneFeedTest, APublisherThatOutlivesItsRecordIsHeardOn) {
   SetWorker(Spec(7));
