@@ -22,9 +22,9 @@ struct KindRow {
 
 // In the order of FaultKind.
 constexpr KindRow kRows[kFaultKinds] = {
-    {"lose live messages", 12, 1, 6, ""},   {"mangle live messages", 0, 1, 2, ""},
+    {"lose live messages", 12, 1, 6, ""},   {"mangle live messages", 3, 1, 2, ""},
     {"repeat live messages", 3, 1, 8, ""},  {"stall live messages", 2, 50, 2000, "ms"},
-    {"break connection", 5, 0, 2000, "ms"}, {"spoil next replay", 6, 1, 5, "th way"},
+    {"break connection", 5, 0, 2000, "ms"}, {"spoil next replay", 6, 1, 6, "th way"},
     {"hold replays", 1, 100, 3000, "ms"},   {"restart engine", 3, 0, 2000, "ms"},
     {"restart publisher", 2, 0, 500, "ms"}, {"reset cache", 1, 0, 0, ""},
     {"step clock", 2, -3600, 3600, "s"},    {"flap worker", 2, 0, 1500, "ms"},

@@ -46,6 +46,7 @@ void Fleet::OpenBus() {
   const uint32_t brokers = 1 + Dice(Mix(seed_, 3)).Below(2);
   bus_ = std::make_shared<PlaneBus>(brokers, router_.get(), &timeline_,
                                     Mix(seed_, 2000 + links_opened_++));
+  if (traced_) bus_->SetTrace(ranks_[*traced_].feed.target);
 }
 
 void Fleet::AddWorker(uint32_t dp_size, bool on_plane) {

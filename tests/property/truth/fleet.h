@@ -40,7 +40,10 @@ class Fleet {
   static MonotonicTime FaultsEnd();  // faults may be planned up to here
   Outcome Run(const FaultPlan& plan);
   // Prints what happens between this rank and its feed.
-  void SetTrace(uint32_t rank) { traced_ = rank; }
+  void SetTrace(uint32_t rank) {
+    traced_ = rank;
+    bus_->SetTrace(ranks_[rank].feed.target);
+  }
 
  private:
   struct Rank {

@@ -1,7 +1,10 @@
 #include "property/truth/plane_bus.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 namespace kvrouter::truth {
 namespace {
@@ -31,6 +34,7 @@ void PlaneBus::SetWorker(const WorkerSpec& spec) {
   for (uint32_t rank = 0; rank < spec.dp_size; ++rank) seen_[{spec.id, rank}].harmed = true;
   feed_.SetWorker(spec, /*reset=*/false, &out_);
   Drain();
+  for (uint32_t rank = 0; rank < spec.dp_size; ++rank) Trace({spec.id, rank}, "registered");
 }
 
 void PlaneBus::RemoveWorker(WorkerId id) {
@@ -84,6 +88,9 @@ void PlaneBus::Deliver(uint32_t broker, const PlaneMessage& message) {
   if (message.intact && (notices.empty() || notices.back().second < message.said))
     notices.emplace_back(timeline_.Now(), message.said);
   Drain();
+  Trace(message.target,
+        fmt::format("{}/{} by broker {}{}", message.said.life, message.said.sequence, broker,
+                    message.intact ? "" : ", mangled"));
 }
 
 void PlaneBus::Tick() {
@@ -135,8 +142,21 @@ bool PlaneBus::NothingMissed(Target target, const Engine& engine) const {
          seen->second.life == engine.publisher_life();
 }
 
+void PlaneBus::Trace(Target target, const std::string& what) const {
+  if (target != traced_) return;
+  const PlaneFeed::RankReport* const report = Report(target);
+  const std::string line =
+      fmt::format("{:>10.4f} s  {:<32} {} {}", static_cast<double>(timeline_.Now().count()) * 1e-9,
+                  what, report == nullptr ? "unknown" : FeedStateName(report->state),
+                  report == nullptr ? "" : report->detail);
+  std::puts(line.c_str());
+}
+
 void PlaneBus::Drain() {
-  for (const KvEvent& event : out_) feed_.OnApplyResult(event.target, router_.Apply(event));
+  for (const KvEvent& event : out_) {
+    if (std::holds_alternative<Cleared>(event.data)) Trace(event.target, "cleared");
+    feed_.OnApplyResult(event.target, router_.Apply(event));
+  }
   out_.clear();
   PlaneFeed::Changes changes = feed_.TakeChanges();
   for (const PlaneFeed::RankReport& gone : changes.gone) reports_.erase(gone.target);

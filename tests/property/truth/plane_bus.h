@@ -37,6 +37,9 @@ class PlaneBus : public std::enable_shared_from_this<PlaneBus> {
   void BreakBroker(MonotonicTime down);
   void Heal();
 
+  // Prints what the feed is given of this rank and where it then stands.
+  void SetTrace(Target target) { traced_ = target; }
+
   // What the feed says of a rank.
   const PlaneFeed::RankReport* Report(Target target) const;
 
@@ -66,6 +69,7 @@ class PlaneBus : public std::enable_shared_from_this<PlaneBus> {
   void Deliver(uint32_t broker, const PlaneMessage& message);
   void Harm(Target target) { seen_[target].harmed = true; }
   void Drain();
+  void Trace(Target target, const std::string& what) const;
 
   Timeline& timeline_;
   Router& router_;
@@ -76,6 +80,7 @@ class PlaneBus : public std::enable_shared_from_this<PlaneBus> {
   std::map<Target, Trouble> trouble_;
   std::map<Target, Seen> seen_;
   std::map<Target, PlaneFeed::RankReport> reports_;
+  std::optional<Target> traced_;
 };
 
 }  // namespace kvrouter::truth
