@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -19,6 +20,17 @@ struct CostWeights {
   double host_cache_hit_weight = 0.75;        // 0..1. Credit per block on host memory
   double disk_cache_hit_weight = 0.25;        // 0..1. Credit per block on disk or external
   double shared_cache_multiplier = 0.0;       // 0..1. Credit per block in a shared cache
+
+  friend bool operator==(const CostWeights&, const CostWeights&) = default;
+};
+
+// A second policy, tried on the same inputs and never acted on. What a request overrides is
+// overridden for both.
+struct ShadowPolicy {
+  CostWeights weights;
+  double router_temperature = 0.0;  // >= 0, finite
+
+  friend bool operator==(const ShadowPolicy&, const ShadowPolicy&) = default;
 };
 
 struct SchedulerConfig {
@@ -39,6 +51,8 @@ struct SchedulerConfig {
   // Live bookings per partition; the next one fails with kLimitReached. Bounds memory against
   // callers that never free.
   uint64_t max_bookings = 1'000'000;  // 1..4,194,304
+
+  friend bool operator==(const SchedulerConfig&, const SchedulerConfig&) = default;
 };
 
 // How much of each decision is kept for explanation, metrics and logs.
@@ -58,6 +72,9 @@ struct RouterConfig {
   // Blocks of one rank on one tier below the device. Who announces more is taken not to announce
   // removals: what was known of the tier is forgotten, and it fills again.
   uint32_t max_lower_tier_blocks = 16'777'216;  // > 0
+  std::optional<ShadowPolicy> shadow = std::nullopt;
+
+  friend bool operator==(const RouterConfig&, const RouterConfig&) = default;
 };
 
 // OK, or INVALID_ARGUMENT naming the field, the value and the allowed range.

@@ -252,7 +252,19 @@ struct DecisionWeights {
   bool track_prefill_tokens = true;
   bool assume_kv_reuse = true;
   uint64_t least_active_prefill_tokens =
-      0;  // over the candidates; the credit decay measures from it
+      0;                     // over the candidates; the credit decay measures from it
+  bool decode_pool = false;  // whether the costs are those of a pool that only decodes
+};
+
+// What the shadow policy (RouterConfig::shadow) would have chosen.
+struct ShadowChoice {
+  Target target;        // the chosen one if the shadow's costs do not speak against it
+  bool agrees = false;  // it is the chosen one
+  double effective_overlap_blocks = 0;  // there, tiers weighted as for the choice that was made
+  // How much more the choice made costs than this one by the shadow's costs, and this one than the
+  // choice made by the costs in force; 0 where sampling took the dearer one.
+  double shadow_regret_blocks = 0;
+  double live_regret_blocks = 0;
 };
 
 struct RouteDecision {
@@ -303,6 +315,10 @@ struct RouteDecision {
   double temperature = 0;
   double draw =
       0;  // the uniform number in [0, 1) used for the tie or the sample; 0 if none was drawn
+  // The configuration it was made with, as Router::Reconfigure counts them.
+  uint64_t config_generation = 0;
+  // Absent: there is no shadow policy, or there was nothing to choose.
+  std::optional<ShadowChoice> shadow;
 };
 
 }  // namespace kvrouter

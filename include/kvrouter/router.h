@@ -131,8 +131,10 @@ class Router {
     absl::StatusOr<RouteDecision> decision;
   };
 
-  // `sink` and `phases` may be null; they must outlive the Router. REQUIRES: Validate(config).ok().
-  Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases = nullptr);
+  // `sink`, `phases` and `recorder` may be null; they must outlive the Router. REQUIRES:
+  // Validate(config).ok().
+  Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases = nullptr,
+         DecisionRecorder* recorder = nullptr);
   ~Router();
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
@@ -197,6 +199,18 @@ class Router {
 
   // Forgets the worker: its blocks (memory returns), its load and its bookings. False if unknown.
   bool RemoveWorker(WorkerId id);
+
+  // ---- Settings, while requests go on ----
+
+  // Requests that come from now on are decided by `config`; each is decided by one configuration,
+  // whole. Bookings stay as they are. Returns the generation: 1 from the start, one more with every
+  // change, the same if nothing differs. On an error nothing has changed: INVALID_ARGUMENT as
+  // Validate; FAILED_PRECONDITION for a difference in anything but the weights (their credit may
+  // not become or cease to be 0), the temperature, what is tracked besides output, whether reuse is
+  // assumed, the decision detail and the shadow policy.
+  absl::StatusOr<uint64_t> Reconfigure(const RouterConfig& config);
+  uint64_t ConfigGeneration() const;
+  std::shared_ptr<const RouterConfig> Config() const;  // in force; never null
 
   // ---- Looking in. Snapshots; cost grows with the number of workers. ----
 

@@ -62,6 +62,11 @@ absl::Status Validate(const RouterConfig& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   KVR_RETURN_IF_ERROR(ValidateWeights(scheduler.weights));
   KVR_RETURN_IF_ERROR(CheckWeight("router_temperature", scheduler.router_temperature, kUnbounded));
+  if (config.shadow) {
+    KVR_RETURN_IF_ERROR(ValidateWeights(config.shadow->weights));
+    KVR_RETURN_IF_ERROR(CheckWeight("router_temperature of the shadow policy",
+                                    config.shadow->router_temperature, kUnbounded));
+  }
   if (scheduler.track_output_blocks && !scheduler.track_active_blocks) {
     return OutOfRange("track_output_blocks", "false unless track_active_blocks is true", "true");
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -12,9 +13,11 @@
 #include "core/partition_directory.h"
 #include "core/phase_timer.h"
 #include "core/prompt.h"
+#include "core/router_settings.h"
 #include "core/schedule/candidate_detail.h"
 #include "core/schedule/effective_weights.h"
 #include "core/schedule/eligibility.h"
+#include "core/schedule/shadow.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -27,6 +30,7 @@ struct Scratch {
   std::vector<LowerTierMatch> lower_overlaps;
   CandidateTable candidates;
   DetailBuffers detail;
+  std::vector<double> shadow_costs;
 };
 
 // A very long prompt must not stay in the memory of every thread that ever saw one.
@@ -71,13 +75,14 @@ DecisionWeights WeightsOf(const ScoreContext& context) {
   return {.cost = context.weights.cost,
           .track_prefill_tokens = context.weights.track_prefill_tokens,
           .assume_kv_reuse = context.weights.assume_kv_reuse,
-          .least_active_prefill_tokens = context.least_active_prefill_tokens};
+          .least_active_prefill_tokens = context.least_active_prefill_tokens,
+          .decode_pool = context.decode_pool};
 }
 
 // Written in place: a decision is large enough for its moves to show.
 void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
-              const Placement& placement, const RouterConfig& config, DetailBuffers* buffers,
-              RouteDecision* out) {
+              const Placement& placement, const RouterSettings::Version& settings,
+              DetailBuffers* buffers, RouteDecision* out) {
   RouteDecision& decision = *out;
   const CandidateCost chosen =
       ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index));
@@ -110,7 +115,8 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   decision.tie_size = placement.pick.tie_size;
   decision.temperature = table.context.weights.temperature;
   decision.draw = placement.pick.draw;
-  DescribeCandidates(table, placement.index, config.decision_detail, buffers, &decision);
+  decision.config_generation = settings.generation;
+  DescribeCandidates(table, placement.index, settings.config.decision_detail, buffers, &decision);
 }
 
 // What the caller says is cached, in blocks; absent when it says nothing.
@@ -135,11 +141,13 @@ RouterConfig Checked(RouterConfig config) {
 }  // namespace
 
 struct Router::Impl {
-  Impl(RouterConfig checked_config, DecisionSink* decision_sink, PhaseObserver* phase_observer)
-      : config(std::move(checked_config)),
+  Impl(const RouterConfig& checked_config, DecisionSink* decision_sink,
+       PhaseObserver* phase_observer, DecisionRecorder* decision_recorder)
+      : settings(checked_config),
         sink(decision_sink),
         phases(phase_observer),
-        directory(config) {}
+        recorder(decision_recorder),
+        directory(checked_config) {}
 
   absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
     return FindPartition(request.model_name, request.routing_group);
@@ -155,33 +163,73 @@ struct Router::Impl {
   }
 
   // The blocks by which the ledger knows the prompt: none when it does not count blocks.
-  std::span<const SequenceHash> LedgerChain(const IdentifiedPrompt& prompt) const {
+  static std::span<const SequenceHash> LedgerChain(const RouterConfig& config,
+                                                   const IdentifiedPrompt& prompt) {
     return config.scheduler.track_active_blocks ? prompt.sequence_hashes
                                                 : std::span<const SequenceHash>();
   }
 
-  bool ListsFiltered() const { return config.decision_detail == DecisionDetail::kFull; }
-
-  void Report(const RouteRequest& request, const RouteDecision& decision) const {
-    if (sink != nullptr) sink->OnDecision(request, decision);
+  static bool ListsFiltered(const RouterConfig& config) {
+    return config.decision_detail == DecisionDetail::kFull;
   }
 
-  const RouterConfig config;
+  // What another policy would have chosen from the same table, where there was something to choose.
+  void TryShadow(const RouteRequest& request, const RouterConfig& config,
+                 const Placement& placement, Scratch* scratch, RouteDecision* decision) {
+    if (!config.shadow || placement.reason == DecisionReason::kPinned ||
+        scratch->candidates.seen.size() < 2)
+      return;
+    const uint64_t number = shadow_number.fetch_add(1, std::memory_order_relaxed);
+    decision->shadow =
+        ChooseInShadow(scratch->candidates, placement, ShadowWeights(config, request.overrides),
+                       config.random_seed + number, &scratch->shadow_costs);
+  }
+
+  void Report(const RouteRequest& request, const RouteDecision& decision,
+              const IdentifiedPrompt& prompt, const CandidateTable& table) const {
+    if (sink != nullptr) sink->OnDecision(request, decision);
+    if (recorder == nullptr) return;
+    const TableCandidates all(table);
+    const CandidateList candidates(std::shared_ptr<const CandidateSource>(
+        std::shared_ptr<const CandidateSource>(), &all));  // owns nothing
+    recorder->Record({.request = request,
+                      .decision = decision,
+                      .candidates = candidates,
+                      .sequence_hashes = prompt.sequence_hashes});
+  }
+
+  RouterSettings settings;
   DecisionSink* const sink;
   PhaseObserver* const phases;
+  DecisionRecorder* const recorder;
+  std::atomic<uint64_t> shadow_number{0};
   PartitionDirectory directory;
 };
 
-Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases)
-    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink, phases)) {}
+Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases,
+               DecisionRecorder* recorder)
+    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink, phases, recorder)) {}
 
 Router::~Router() = default;
+
+absl::StatusOr<uint64_t> Router::Reconfigure(const RouterConfig& config) {
+  return impl_->settings.Change(config);
+}
+
+uint64_t Router::ConfigGeneration() const { return impl_->settings.Current()->generation; }
+
+std::shared_ptr<const RouterConfig> Router::Config() const {
+  const auto version = impl_->settings.Current();
+  return {version, &version->config};
+}
 
 absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, MonotonicTime now) {
   PhaseTimer timer(impl_->phases);
   KVR_RETURN_IF_ERROR(ValidateRequest(request));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
   ScratchLease scratch;
+  const auto settings = impl_->settings.Current();  // once: no request sees half of a change
+  const RouterConfig& config = settings->config;
 
   // identify
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
@@ -195,23 +243,24 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   KVR_ASSIGN_OR_RETURN(const Placement placement,
                        partition->scheduler().PickAndBook(
                            {.filter = &eligible,
-                            .weights = ResolveWeights(impl_->config.scheduler, request.overrides),
+                            .weights = ResolveWeights(config.scheduler, request.overrides),
                             .overlaps = scratch->overlaps,
                             .lower_overlaps = scratch->lower_overlaps,
-                            .chain = impl_->LedgerChain(prompt),
+                            .chain = Impl::LedgerChain(config, prompt),
                             .isl_tokens = prompt.isl_tokens,
                             .block_size_tokens = prompt.block_size_tokens,
                             .book = request.book,
-                            .list_filtered = impl_->ListsFiltered(),
+                            .list_filtered = Impl::ListsFiltered(config),
                             .expected_output_tokens = request.expected_output_tokens},
                            &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   // report
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
   auto& decision = std::get<RouteDecision>(*submission);
-  Describe(prompt, scratch->candidates, placement, impl_->config, &scratch->detail, &decision);
+  Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  impl_->TryShadow(request, config, placement, scratch.operator->(), &decision);
   timer.Finish();
-  impl_->Report(request, decision);
+  impl_->Report(request, decision, prompt, scratch->candidates);
   return submission;
 }
 
@@ -228,7 +277,9 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   const EligibilityFilter only_target(request.target);
-  EffectiveWeights weights = ResolveWeights(impl_->config.scheduler, route.overrides);
+  const auto settings = impl_->settings.Current();
+  const RouterConfig& config = settings->config;
+  EffectiveWeights weights = ResolveWeights(config.scheduler, route.overrides);
   if (request.effective_prefill_tokens) weights.track_prefill_tokens = true;
   if (request.track_prefill_tokens) weights.track_prefill_tokens = *request.track_prefill_tokens;
   KVR_ASSIGN_OR_RETURN(
@@ -237,19 +288,19 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                           .weights = weights,
                                           .overlaps = scratch->overlaps,
                                           .lower_overlaps = scratch->lower_overlaps,
-                                          .chain = impl_->LedgerChain(prompt),
+                                          .chain = Impl::LedgerChain(config, prompt),
                                           .isl_tokens = prompt.isl_tokens,
                                           .block_size_tokens = prompt.block_size_tokens,
                                           .book = true,
-                                          .list_filtered = impl_->ListsFiltered(),
+                                          .list_filtered = Impl::ListsFiltered(config),
                                           .expected_output_tokens = route.expected_output_tokens,
                                           .stated_overlap_blocks = stated_overlap_blocks},
                                          &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
-  Describe(prompt, scratch->candidates, placement, impl_->config, &scratch->detail, &decision);
+  Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
   timer.Finish();
-  impl_->Report(route, decision);
+  impl_->Report(route, decision, prompt, scratch->candidates);
   return decision;
 }
 
@@ -353,11 +404,12 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  const auto config = Config();
   return partition->scheduler().PotentialLoads(
-      {.weights = ResolveWeights(impl_->config.scheduler, request.overrides),
+      {.weights = ResolveWeights(config->scheduler, request.overrides),
        .overlaps = scratch->overlaps,
        .lower_overlaps = scratch->lower_overlaps,
-       .chain = impl_->LedgerChain(prompt),
+       .chain = Impl::LedgerChain(*config, prompt),
        .isl_tokens = prompt.isl_tokens,
        .block_size_tokens = prompt.block_size_tokens,
        .book = false});

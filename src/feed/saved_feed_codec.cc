@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "feed/byte_codec.h"
+#include "base/byte_codec.h"
 #include "kvrouter/error.h"
 #include "kvrouter/limits.h"
 

@@ -28,6 +28,21 @@ struct DetailBuffers {
 void DescribeCandidates(const CandidateTable& table, size_t chosen, DecisionDetail detail,
                         DetailBuffers* buffers, RouteDecision* decision);
 
+// All candidates in target order, however many there are: a view of the table, which must outlive it
+// unchanged.
+class TableCandidates final : public CandidateSource {
+ public:
+  explicit TableCandidates(const CandidateTable& table) : table_(table) {}
+  size_t size() const override { return table_.seen.size(); }
+  CandidateCost At(size_t i) const override {
+    return ScoreSeen(table_.seen[i], table_.context, table_.LowerOf(i));
+  }
+  uint64_t bytes() const override { return 0; }
+
+ private:
+  const CandidateTable& table_;
+};
+
 }  // namespace kvrouter
 
 #endif  // KVROUTER_CORE_SCHEDULE_CANDIDATE_DETAIL_H_

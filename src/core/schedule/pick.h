@@ -28,6 +28,8 @@ struct Pick {
 // not the worker id, not the load). Draws only when there is a tie. REQUIRES: costs not empty,
 // finite.
 Pick PickLowestCost(std::span<const double> costs, UniformSource& random);
+// The same with `draw` as the number that would be drawn.
+Pick PickLowestCost(std::span<const double> costs, double draw);
 
 // A sample of the softmax over min-max normalised costs:
 //
@@ -36,6 +38,11 @@ Pick PickLowestCost(std::span<const double> costs, UniformSource& random);
 // All equal: uniform. The draw u picks the first i with u <= p_0 + ... + p_i.
 // Parity: Dynamo v1.4.1 softmax_sample. REQUIRES: costs not empty, finite; temperature > 0.
 Pick PickBySoftmax(std::span<const double> costs, double temperature, UniformSource& random);
+// The same with `draw` as the number that would be drawn.
+Pick PickBySoftmax(std::span<const double> costs, double temperature, double draw);
+
+// A number in [0, 1) that depends on `seed` alone, as good as drawn for seeds that follow each other.
+double DrawOf(uint64_t seed);
 
 }  // namespace kvrouter
 

@@ -8,6 +8,7 @@
 
 #include "core/schedule/effective_weights.h"
 #include "kvrouter/decision.h"
+#include "kvrouter/decision_record.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
@@ -35,21 +36,6 @@ namespace kvrouter {
 // going negative, where the taint multiplier would turn a penalty into a reward. Counts become
 // doubles before any division. Parity: Dynamo v1.4.1 lib/kv-router/src/scheduling/selector; see
 // docs/parity.md#cost.
-
-// One candidate as it is when scored. Inputs whose source does not exist yet stay at 0
-// (taint_multiplier: 1).
-struct CandidateInput {
-  Target target = {};
-  double device_overlap_blocks = 0;
-  double host_overlap_blocks = 0;
-  double disk_overlap_blocks = 0;    // disk and external
-  double shared_overlap_blocks = 0;  // hits in a shared cache at or beyond the device prefix
-  uint64_t active_prefill_tokens = 0;
-  double active_decode_blocks = 0;
-  uint64_t additional_decode_blocks = 0;
-  uint64_t active_requests = 0;
-  double taint_multiplier = 1.0;
-};
 
 // What is the same for all candidates of a request.
 struct ScoreContext {

@@ -1,5 +1,5 @@
-#ifndef KVROUTER_FEED_BYTE_CODEC_H_
-#define KVROUTER_FEED_BYTE_CODEC_H_
+#ifndef KVROUTER_BASE_BYTE_CODEC_H_
+#define KVROUTER_BASE_BYTE_CODEC_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -95,4 +95,4 @@ class ByteReader {
 
 }  // namespace kvrouter
 
-#endif  // KVROUTER_FEED_BYTE_CODEC_H_
+#endif  // KVROUTER_BASE_BYTE_CODEC_H_
