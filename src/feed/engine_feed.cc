@@ -54,7 +54,7 @@ void EngineFeed::OnConnected(std::vector<KvEvent>* out) {
     return;
   }
   if (held_.LastApplied()) {
-    GoOnWithout("reconnected without a replay endpoint", out);
+    GoOnWithout("reconnected without a replay endpoint", out, DegradedReason::kReconnected);
   } else {
     held_.cursor().ForgetApplied(/*any_base=*/true);
   }
@@ -143,7 +143,8 @@ void EngineFeed::ApplyLive(const FeedBatch& batch, std::vector<KvEvent>* out) {
 }
 
 void EngineFeed::GiveUpUnreadable(const FeedCursor::Mark& mark, std::vector<KvEvent>* out) {
-  GoOnWithout(fmt::format("batch {} could not be read", mark.sequence), out);
+  GoOnWithout(fmt::format("batch {} could not be read", mark.sequence), out,
+              DegradedReason::kUnreadable);
   held_.cursor().OnApplied(mark);
 }
 
@@ -266,6 +267,12 @@ FeedState EngineFeed::State() const {
   if (!connected_) return FeedState::kConnecting;
   if (replay_) return FeedState::kRecovering;
   return Detail().empty() ? FeedState::kLive : FeedState::kDegraded;
+}
+
+DegradedReason EngineFeed::Reason() const {
+  if (State() != FeedState::kDegraded) return DegradedReason::kNone;
+  if (!held_.Damage().empty()) return held_.DamageReason();
+  return tail_unconfirmed_ ? DegradedReason::kReplayFailed : DegradedReason::kBlockNaming;
 }
 
 std::string EngineFeed::Detail() const {

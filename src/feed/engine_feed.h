@@ -129,7 +129,8 @@ class EngineFeed {
   }
 
   FeedState State() const;
-  std::string Detail() const;  // empty when all is well
+  std::string Detail() const;     // empty when all is well
+  DegradedReason Reason() const;  // kNone unless degraded
   const FeedCounters& Counters() const { return counters_; }
   // Up to here batches are applied, or known to be given up. Nothing before the first.
   std::optional<uint64_t> LastSequence() const {
@@ -192,9 +193,10 @@ class EngineFeed {
   void DropRestored();
 
   // Held blocks go, and those that were to be restored; the next batch is the new beginning.
-  void GoOnWithout(std::string why, std::vector<KvEvent>* out) {
+  void GoOnWithout(std::string why, std::vector<KvEvent>* out,
+                   DegradedReason reason = DegradedReason::kEventsLost) {
     DropRestored();
-    held_.GoOnWithout(std::move(why), out);
+    held_.GoOnWithout(std::move(why), out, reason);
   }
   // What replays and the buffer are applied to.
   HeldHistory& Building() { return staged_ ? staged_->history : held_; }

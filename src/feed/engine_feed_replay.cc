@@ -7,6 +7,14 @@
 #include "feed/engine_feed.h"
 
 namespace kvrouter {
+namespace {
+
+// What is missing may have come, and been worth nothing.
+DegradedReason ReasonOfHole(bool unreadable) {
+  return unreadable ? DegradedReason::kUnreadable : DegradedReason::kEventsLost;
+}
+
+}  // namespace
 
 // ---- Beginning and giving up ----
 
@@ -75,7 +83,8 @@ void EngineFeed::TakeReplayed(const FeedBatch& batch, std::vector<KvEvent>* out)
   if (!building.cursor().IsNext(mark.sequence)) {
     if (applied) return OnHole(batch, out);
     if (!replay_->unreadable) building.SetTruncated();
-    building.SetDamage(fmt::format("the engine's history begins at sequence {}", mark.sequence));
+    building.SetDamage(DegradedReason::kHistoryUnknown,
+                       fmt::format("the engine's history begins at sequence {}", mark.sequence));
   }
   ApplyReplayed(batch, out);
 }
@@ -109,7 +118,7 @@ void EngineFeed::OnHole(const FeedBatch& batch, std::vector<KvEvent>* out) {
   std::string why = fmt::format("sequences {} to {} are not in the engine's history",
                                 Building().LastApplied()->sequence + 1, next - 1);
   Stage(/*repair=*/false, out);
-  Building().GoOnWithout(std::move(why), out);
+  Building().GoOnWithout(std::move(why), out, ReasonOfHole(replay_->unreadable));
   copies_unreadable_ = std::exchange(replay_->unreadable, false);
   if (!copies_unreadable_) Building().SetTruncated();
   ApplyReplayed(batch, out);
@@ -141,7 +150,7 @@ void EngineFeed::OnUnreadableEnd(const Replay& ended, std::vector<KvEvent>* out)
   if (IsRepairStaged()) return GiveUpRepair();
   copies_unreadable_ = true;
   GiveUpStaged();
-  GoOnWithout("the engine's last batch could not be read", out);
+  GoOnWithout("the engine's last batch could not be read", out, DegradedReason::kUnreadable);
 }
 
 void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
@@ -151,7 +160,7 @@ void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
   if (unverified || !applied) {  // the same engine or not: we cannot know
     if (IsRepairStaged()) return GiveUpRepair();
     GiveUpStaged();
-    GoOnWithout(std::string(failure), out);
+    GoOnWithout(std::string(failure), out, DegradedReason::kReplayFailed);
   } else if (ended.progressed) {
     StartContinue(/*tail_only=*/true);  // the rest may only have been lost on the way
   } else if (IsRepairStaged() && held_.LastApplied()->sequence > applied->sequence &&
@@ -172,7 +181,8 @@ void EngineFeed::OnRecoveryLimit(std::vector<KvEvent>* out) {
   } else {
     GiveUpStaged();
     const auto limit = std::chrono::duration_cast<std::chrono::seconds>(config_.recovery_limit);
-    GoOnWithout(fmt::format("recovery took longer than {} s", limit.count()), out);
+    GoOnWithout(fmt::format("recovery took longer than {} s", limit.count()), out,
+                DegradedReason::kReplayFailed);
   }
   DrainBuffer(ended, /*may_ask=*/repair, out);
 }
@@ -199,7 +209,8 @@ void EngineFeed::DrainBuffer(const Replay& ended, bool may_ask, std::vector<KvEv
         }
         Stage(/*repair=*/false, out);
         Building().GoOnWithout(
-            fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out);
+            fmt::format("gap before sequence {}, not in the engine's history", next.sequence), out,
+            ReasonOfHole(ended.unreadable));
         copies_unreadable_ = ended.unreadable;
         // An answer that was cut short does not tell.
         if (ended.marker_seen && !ended.unreadable) Building().SetTruncated();

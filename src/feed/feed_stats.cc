@@ -18,6 +18,34 @@ std::string_view FeedStateName(FeedState state) {
   return "invalid";
 }
 
+std::string_view DegradedReasonName(DegradedReason reason) {
+  switch (reason) {
+    case DegradedReason::kNone:
+      return "none";
+    case DegradedReason::kHistoryUnknown:
+      return "history_unknown";
+    case DegradedReason::kEventsLost:
+      return "events_lost";
+    case DegradedReason::kUnreadable:
+      return "unreadable";
+    case DegradedReason::kReconnected:
+      return "reconnected";
+    case DegradedReason::kReplayFailed:
+      return "replay_failed";
+    case DegradedReason::kUnknownParent:
+      return "unknown_parent";
+    case DegradedReason::kUnproved:
+      return "unproved";
+    case DegradedReason::kInDoubt:
+      return "in_doubt";
+    case DegradedReason::kBlockNaming:
+      return "block_naming";
+    case DegradedReason::kNoSocket:
+      return "no_socket";
+  }
+  return "invalid";
+}
+
 std::string_view SkipReasonName(SkipReason reason) {
   switch (reason) {
     case SkipReason::kBadFraming:

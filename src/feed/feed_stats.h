@@ -18,6 +18,23 @@ enum class FeedState : uint8_t {
 };
 std::string_view FeedStateName(FeedState state);
 
+// Why a feed is degraded. Label values of kvrouter_feed_degraded; a sentence goes with each.
+enum class DegradedReason : uint8_t {
+  kNone,            // it is not
+  kHistoryUnknown,  // what the rank held before the first event we have is not known
+  kEventsLost,      // events did not come, and nobody could bring them
+  kUnreadable,      // an event came, but could not be read
+  kReconnected,     // the connection broke, and nobody can tell what was said meanwhile
+  kReplayFailed,    // asked for its history, the engine did not answer, or not to the end
+  kUnknownParent,   // stores continue blocks that nobody told us of
+  kUnproved,        // known from another router only
+  kInDoubt,         // events may have been lost; the next one will tell
+  kBlockNaming,     // the engine names its blocks otherwise than the partition does
+  kNoSocket,        // no socket could be opened for it
+};
+inline constexpr int kDegradedReasonCount = 11;
+std::string_view DegradedReasonName(DegradedReason reason);
+
 // Why a message, an event or part of one was not applied. Label values of
 // kvrouter_feed_skipped_total.
 enum class SkipReason : uint8_t {

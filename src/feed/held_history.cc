@@ -20,7 +20,8 @@ bool HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
     if (mark.sequence == 0) {
       ForgetDamage();
     } else if (damage_.empty()) {
-      damage_ = fmt::format("history before sequence {} is unknown", mark.sequence);
+      SetDamage(DegradedReason::kHistoryUnknown,
+                fmt::format("history before sequence {} is unknown", mark.sequence));
       // No repair is scheduled: a replay endpoint would have been asked first.
     }
   }
@@ -85,13 +86,15 @@ void HeldHistory::Emit(uint32_t dp_rank, uint64_t sequence, Staging staging,
 
 void HeldHistory::OnOrphan() {
   ++orphan_stores_;
-  damage_ = fmt::format("{} stores continue blocks we do not know", orphan_stores_);
+  SetDamage(DegradedReason::kUnknownParent,
+            fmt::format("{} stores continue blocks we do not know", orphan_stores_));
 }
 
 void HeldHistory::OnPeerBlocks(uint32_t dp_rank, std::string_view peer, uint64_t blocks) {
   FilterOf(dp_rank);  // from now on the rank has something to drop
   has_peer_blocks_ = true;
-  damage_ = fmt::format("{} blocks as {} knew them, not proved by the engine", blocks, peer);
+  SetDamage(DegradedReason::kUnproved,
+            fmt::format("{} blocks as {} knew them, not proved by the engine", blocks, peer));
 }
 
 void HeldHistory::DropBlocks(std::vector<KvEvent>* out) {
@@ -104,10 +107,10 @@ void HeldHistory::DropBlocks(std::vector<KvEvent>* out) {
   }
 }
 
-void HeldHistory::GoOnWithout(std::string why, std::vector<KvEvent>* out) {
+void HeldHistory::GoOnWithout(std::string why, std::vector<KvEvent>* out, DegradedReason reason) {
   DropBlocks(out);
   cursor_.ForgetApplied(/*any_base=*/true);
-  damage_ = std::move(why);
+  SetDamage(reason, std::move(why));
 }
 
 void HeldHistory::BeginAnew() {
@@ -137,7 +140,7 @@ void HeldHistory::Replace(HeldHistory next, std::vector<KvEvent>* out) {
   cursor_.AdoptApplied(next.cursor_);
   ranks_ = std::move(next.ranks_);
   base_ = next.base_;
-  damage_ = std::move(next.damage_);
+  SetDamage(next.damage_reason_, std::move(next.damage_));
   has_peer_blocks_ = false;
   orphan_stores_ = next.orphan_stores_;
   truncated_ = next.truncated_;
@@ -149,6 +152,7 @@ SavedProgress HeldHistory::Save() const {
                       .orphan_stores = orphan_stores_,
                       .history_truncated = truncated_,
                       .damage = damage_,
+                      .damage_reason = DamageReason(),
                       .ranks = {}};
   for (const auto& [dp_rank, filter] : ranks_) {
     saved.ranks.push_back(
@@ -162,7 +166,7 @@ void HeldHistory::Restore(const SavedProgress& saved) {
   base_ = saved.base_sequence;
   orphan_stores_ = saved.orphan_stores;
   truncated_ = saved.history_truncated;
-  damage_ = saved.damage;
+  SetDamage(saved.damage_reason, saved.damage);
   for (const SavedRank& rank : saved.ranks) {
     if (IsOwnRank(rank.dp_rank)) FilterOf(rank.dp_rank).Restore(rank.filter);
   }

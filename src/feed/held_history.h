@@ -48,7 +48,8 @@ class HeldHistory {
   // Its blocks go; where it ends is still known.
   void DropBlocks(std::vector<KvEvent>* out);
   // Gives up what lies before the next batch, which is taken as the new beginning.
-  void GoOnWithout(std::string why, std::vector<KvEvent>* out);
+  void GoOnWithout(std::string why, std::vector<KvEvent>* out,
+                   DegradedReason reason = DegradedReason::kEventsLost);
   // As before the first batch. REQUIRES: nothing is held.
   void BeginAnew();
   // The engine lives anew: its blocks, its groups and its damage are gone.
@@ -83,7 +84,14 @@ class HeldHistory {
 
   // Why blocks may be missing; empty: they are not, as far as can be known.
   const std::string& Damage() const { return damage_; }
-  void SetDamage(std::string why) { damage_ = std::move(why); }
+  // kNone exactly if there is none.
+  DegradedReason DamageReason() const {
+    return damage_.empty() ? DegradedReason::kNone : damage_reason_;
+  }
+  void SetDamage(DegradedReason reason, std::string why) {
+    damage_reason_ = reason;
+    damage_ = std::move(why);
+  }
   // The engine names its blocks in a way that is not the partition's. Empty: it does not.
   std::string ForeignNaming() const;
 
@@ -106,6 +114,7 @@ class HeldHistory {
   RawBatch decoded_;              // reused from batch to batch
   std::optional<uint64_t> base_;  // first batch applied since blocks were last dropped
   std::string damage_;
+  DegradedReason damage_reason_ = DegradedReason::kNone;
   uint64_t orphan_stores_ = 0;  // since then
   bool truncated_ = false;
   bool has_peer_blocks_ = false;

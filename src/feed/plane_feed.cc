@@ -323,6 +323,7 @@ void PlaneFeed::OnRepairFailed(Target target, uint64_t ticket, std::string_view 
 PlaneFeed::RankReport PlaneFeed::ReportOf(Target target, const Rank& rank) {
   return {.target = target,
           .state = rank.feed.State(),
+          .reason = rank.feed.Reason(),
           .detail = rank.feed.Detail(),
           .counters = rank.feed.Counters()};
 }

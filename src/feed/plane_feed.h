@@ -90,6 +90,7 @@ class PlaneFeed {
   struct RankReport {
     Target target;
     FeedState state = FeedState::kNone;
+    DegradedReason reason = DegradedReason::kNone;  // kNone unless degraded
     std::string detail;
     FeedCounters counters;
   };

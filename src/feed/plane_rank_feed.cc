@@ -41,6 +41,7 @@ void PlaneRankFeed::OnEvent(uint64_t publisher_id, PlaneEvent event, MonotonicTi
     if (!last_id_ && event.event_id > 0 && !pictured_) {
       damage_ =
           fmt::format("joined at event {}: what the rank held before is not known", event.event_id);
+      damage_reason_ = DegradedReason::kHistoryUnknown;
     }
     Take(std::move(event), out);
     return TakeEarly(out);
@@ -133,6 +134,7 @@ void PlaneRankFeed::OnLoss(std::string what, std::vector<KvEvent>* out) {
   schedule_.Spoil();
   DropTail();
   damage_ = std::move(what);
+  damage_reason_ = DegradedReason::kEventsLost;
   damage_is_final_ = false;
   if (repairable_ && repair_proves_ && (holding_since_ || may_hold_)) {
     if (!holding_since_) holding_since_ = now_;
@@ -243,6 +245,7 @@ void PlaneRankFeed::OnRepaired(uint64_t ticket, RankPicture picture, MonotonicTi
   may_hold_ = true;
   ForgetDamage();
   damage_ = std::move(picture.missing);
+  damage_reason_ = picture.reason;
   damage_is_final_ = !damage_.empty();
   pictured_ = true;
   results_to_ignore_ = out->size() - begin;
@@ -301,6 +304,12 @@ FeedState PlaneRankFeed::State() const {
   if (!Known()) return FeedState::kConnecting;
   const bool whole = damage_.empty() && suspicion_.empty() && orphan_stores_ == 0;
   return whole ? FeedState::kLive : FeedState::kDegraded;
+}
+
+DegradedReason PlaneRankFeed::Reason() const {
+  if (State() != FeedState::kDegraded) return DegradedReason::kNone;
+  if (!damage_.empty()) return damage_reason_;
+  return suspicion_.empty() ? DegradedReason::kUnknownParent : DegradedReason::kInDoubt;
 }
 
 std::string PlaneRankFeed::Detail() const {

@@ -129,7 +129,8 @@ class PlaneRankFeed {
   const PublisherOrder& Publishers() const { return publishers_; }
 
   FeedState State() const;
-  std::string Detail() const;  // empty when all is well
+  std::string Detail() const;     // empty when all is well
+  DegradedReason Reason() const;  // kNone unless degraded
   const FeedCounters& Counters() const { return counters_; }
 
  private:
@@ -166,8 +167,9 @@ class PlaneRankFeed {
   std::map<uint64_t, EarlyEvent> early_;  // ids > last + 1
   bool may_hold_ = false;                 // something was emitted since the last Cleared
   std::string damage_;                    // why blocks are missing
-  std::string suspicion_;                 // why events may be missing
-  std::string path_failure_;              // why nothing comes now
+  DegradedReason damage_reason_ = DegradedReason::kNone;  // of that kind; read only with damage_
+  std::string suspicion_;                                 // why events may be missing
+  std::string path_failure_;                              // why nothing comes now
   uint64_t orphan_stores_ = 0;
 
   bool repairable_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "feed/feed_stats.h"
 #include "kvrouter/events.h"
 
 namespace kvrouter {
@@ -16,6 +17,7 @@ struct RankPicture {
   // Why blocks may be missing, or who says so without proof; empty = it is the truth. A picture with
   // proof never has blocks that the rank does not hold.
   std::string missing;
+  DegradedReason reason = DegradedReason::kNone;  // the kind of that; kNone if it is the truth
   // Whoever drew it wants to know whether it was used; may be empty, and may never be called.
   std::function<void(bool used)> settled = nullptr;
 };

@@ -61,6 +61,7 @@ struct SavedProgress {
   uint64_t orphan_stores = 0;
   bool history_truncated = false;
   std::string damage;
+  DegradedReason damage_reason = DegradedReason::kNone;
   std::vector<SavedRank> ranks;
 };
 

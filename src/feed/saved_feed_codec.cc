@@ -107,6 +107,7 @@ void WriteProgress(const SavedProgress& progress, ByteWriter* out) {
   out->Number(progress.orphan_stores);
   out->Byte(progress.history_truncated ? 1 : 0);
   out->Text(progress.damage);
+  out->Text(DegradedReasonName(progress.damage_reason));  // by name, as above
   out->Number(progress.ranks.size());
   for (const SavedRank& rank : progress.ranks) {
     out->Number(rank.dp_rank);
@@ -249,6 +250,16 @@ SavedRank ReadRank(ByteReader* in) {
   return rank;
 }
 
+DegradedReason ReadDegradedReason(ByteReader* in) {
+  const std::string name = in->Text();
+  for (int i = 0; i < kDegradedReasonCount; ++i) {
+    const auto reason = static_cast<DegradedReason>(i);
+    if (name == DegradedReasonName(reason)) return reason;
+  }
+  in->Fail();
+  return DegradedReason::kNone;
+}
+
 SavedProgress ReadProgress(ByteReader* in) {
   SavedProgress progress;
   progress.applied.sequence = in->Number();
@@ -257,6 +268,7 @@ SavedProgress ReadProgress(ByteReader* in) {
   progress.orphan_stores = in->Number();
   progress.history_truncated = in->Byte() != 0;
   progress.damage = in->Text();
+  progress.damage_reason = ReadDegradedReason(in);
   for (size_t n = in->Count(8); n > 0 && in->ok(); --n) progress.ranks.push_back(ReadRank(in));
   return progress;
 }

@@ -22,7 +22,7 @@ namespace kvrouter {
 // One section is one feed (saved_feed_codec.h). Nothing follows the end. A file that breaks off,
 // even between two sections, or has a bit turned, is refused as a whole: half a picture would look
 // like a whole one.
-inline constexpr uint64_t kSnapshotVersion = 1;
+inline constexpr uint64_t kSnapshotVersion = 2;
 
 // Frames the sections of a file that is written from beginning to end. Thread-compatible.
 class SnapshotFrames {

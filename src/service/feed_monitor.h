@@ -26,6 +26,7 @@ struct FeedReport {
   Target target;  // worker and the rank of the socket
   FeedSource source = FeedSource::kSocket;
   FeedState state = FeedState::kNone;
+  DegradedReason reason = DegradedReason::kNone;  // kNone unless degraded
   std::string detail;     // why degraded, last error; empty when all is well
   FeedCounters counters;  // of this worker's life
 };

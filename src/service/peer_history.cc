@@ -63,6 +63,7 @@ absl::StatusOr<RankPicture> PeerHistory::Fetch(const WorkerSpec& spec, uint32_t 
   return RankPicture{
       .events = std::move(answer->events),
       .missing = fmt::format("known from the peer {} only: not proved by the engine", answer->peer),
+      .reason = DegradedReason::kUnproved,
       .settled = count};
 }
 

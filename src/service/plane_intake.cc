@@ -339,6 +339,7 @@ void PlaneIntake::Report() {
     monitor_->Update({.target = rank.target,
                       .source = FeedSource::kEventPlane,
                       .state = rank.state,
+                      .reason = rank.reason,
                       .detail = rank.detail,
                       .counters = rank.counters});
   };

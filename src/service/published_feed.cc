@@ -165,6 +165,7 @@ void PublishedFeed::Report(MonotonicTime now, bool at_once) {
   env_.monitor->Update({.target = config_.target,
                         .source = FeedSource::kPublished,
                         .state = state,
+                        .reason = feed_.Reason(),
                         .detail = feed_.Detail(),
                         .counters = feed_.Counters()});
 }

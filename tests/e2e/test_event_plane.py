@@ -45,6 +45,11 @@ def nats(tmp_path):
         process.wait()
 
 
+def degraded_reasons(daemon, worker_id):
+    return [labels['reason'] for name, labels, value in daemon.metrics().series
+            if name == 'kvrouter_feed_degraded' and value == 1 and labels['worker_id'] == str(worker_id)]
+
+
 def feed_state(daemon, worker_id):
     states = [labels['state'] for name, labels, value in daemon.metrics().series
               if name == 'kvrouter_feed_state' and value == 1 and labels['worker_id'] == str(worker_id)]
@@ -85,13 +90,14 @@ def test_dynamo_workers_over_nats_are_known_and_a_broker_that_comes_late_or_goes
     assert 'p@' not in feeds[0].detail
     assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 2  # nothing is known to be lost
     nats(port, 'authorization { user: u, password: p }')
-    wait_for('doubt', lambda: feed_state(daemon, 4096) == 'degraded')
+    wait_for('doubt', lambda: degraded_reasons(daemon, 4096) == ['in_doubt'])
     client = NatsClient(port, user='u', **{'pass': 'p'})
     client.publish(SUBJECT + 'kv-events', envelope([removed(4096, 1, [901])], sequence=1))
     wait_for('the doubt settled', lambda: feed_state(daemon, 4096) == 'live')
+    assert degraded_reasons(daemon, 4096) == []
     assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 1
     client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 5, blocks=[{'block_hash': 1, 'tokens_hash': 2}])], sequence=9))
-    wait_for('the gap', lambda: feed_state(daemon, 4096) == 'degraded')
+    wait_for('the gap', lambda: degraded_reasons(daemon, 4096) == ['events_lost'])
     assert daemon.metrics().one('kvrouter_worker_index_blocks', worker_id='4096') == 1
     assert daemon.metrics().one('kvrouter_feed_gaps_total') == 1
     client.close()
@@ -183,7 +189,7 @@ def test_what_the_event_plane_lost_comes_from_a_peer_where_the_engine_cannot_tel
         return daemon.workers.List(workers_pb2.ListRequest(), timeout=DEADLINE_S).workers[0].feeds[0].detail
 
     wait_for('whose word it is', lambda: peer.http_address in detail() and 'not proved' in detail())
-    wait_for('no proof', lambda: feed_state(daemon, 4096) == 'degraded')
+    wait_for('no proof', lambda: degraded_reasons(daemon, 4096) == ['unproved'])
     assert daemon.metrics().one('kvrouter_peer_ranks_total', outcome='taken') == 2
     assert daemon.metrics().one('kvrouter_peer_blocks_total') >= 2 + 3
     publish(removed(4096, 4, [7]), clients)

@@ -88,6 +88,13 @@ void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out)
                 {"state", std::string(FeedStateName(state))}});
     }
   }
+  out->Open(Metric::kFeedDegraded);
+  for (const FeedReport& report : reports) {
+    if (report.state != FeedState::kDegraded) continue;
+    out->Add(1.0, {{"worker_id", fmt::format("{}", static_cast<uint64_t>(report.target.worker))},
+                   {"dp_rank", fmt::format("{}", report.target.dp_rank)},
+                   {"reason", std::string(DegradedReasonName(report.reason))}});
+  }
 }
 
 }  // namespace kvrouter

@@ -417,6 +417,15 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "1 for the state the rank's event feed is in, 0 for the others. degraded: live, but "
             "blocks may be missing.",
  .moves = "When the state changes."},
+{.metric = Metric::kFeedDegraded, .name = "kvrouter_feed_degraded", .type = kGauge,
+ .labels = "worker_id, dp_rank, reason", .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 for each rank whose feed is degraded, under the reason: history_unknown (from before the first "
+            "event we have), events_lost (and nobody could bring them), unreadable (an event that came), "
+            "reconnected (nobody can tell what was said meanwhile), replay_failed, unknown_parent (stores "
+            "continue blocks that nobody told us of), unproved (known from a peer only), in_doubt (the next "
+            "event will tell), block_naming (block size or token form is not the partition's), no_socket. "
+            "A feed that is not degraded has no series.",
+ .moves = "When the state or the reason changes."},
 
 // ---- Discovery ----
 {.metric = Metric::kDiscoveryCurrent, .name = "kvrouter_discovery_current", .type = kGauge,

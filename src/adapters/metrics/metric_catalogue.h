@@ -99,6 +99,7 @@ enum class Metric : uint8_t {
   kFeedLiveDropped,
   kFeedHashMemoryFull,
   kFeedState,
+  kFeedDegraded,
   // Discovery
   kDiscoveryCurrent,
   kDiscoveryWorkers,

@@ -75,7 +75,8 @@ class Fetcher {
     }
     // Without the end marker the newest removals may be missing.
     if (feed_.Counters().replays_completed == completed_before) return Failure(feed_.Detail());
-    return RankPicture{.events = std::move(events_), .missing = feed_.Detail()};
+    return RankPicture{
+        .events = std::move(events_), .missing = feed_.Detail(), .reason = feed_.Reason()};
   }
 
  private:

@@ -345,6 +345,7 @@ void FeedConnection::Report(MonotonicTime now) {
 void FeedConnection::ReportLast() {
   env_.monitor->Update({.target = target_,
                         .state = State(),
+                        .reason = failure_.empty() ? feed_.Reason() : DegradedReason::kNoSocket,
                         .detail = failure_.empty() ? feed_.Detail() : failure_,
                         .counters = feed_.Counters()});
 }

@@ -97,6 +97,7 @@ TEST(EngineFeedTest, HistoryThatBeginsLateIsAppliedAndShown) {
   h.ServeReplays(engine);
   EXPECT_EQ(h.Blocks(), 2u);
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kHistoryUnknown);
   EXPECT_THAT(h.feed().Detail(), testing::HasSubstr("sequence 3"));
   h.Advance(seconds(10000));
   EXPECT_FALSE(h.TakeRequest());  // asking again would bring nothing
@@ -111,6 +112,7 @@ TEST(EngineFeedTest, WithoutReplayAFirstSequenceAboveZeroIsLiveButShown) {
   h.Live(engine.PublishRoot(4));
   EXPECT_EQ(h.Blocks(), 1u);
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kHistoryUnknown);
   EXPECT_EQ(h.counters().gaps, 0u);
 }
 
@@ -269,6 +271,7 @@ TEST(EngineFeedTest, GapWithoutReplayDropsTheBlocksAndGoesOnFromThere) {
   EXPECT_EQ(h.Blocks(), 1u);
   EXPECT_TRUE(Holds(h, 12));
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kEventsLost);
   h.Live(engine.PublishRoot(16));
   EXPECT_EQ(h.Blocks(), 2u);
 }
@@ -298,6 +301,7 @@ TEST(EngineFeedTest, BurntSequenceIsNoReasonToAskForEver) {
   EXPECT_EQ(h.ServeReplays(engine), 1);
   EXPECT_EQ(h.Blocks(), 1u);  // what was lost may have been removals
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kEventsLost);
   h.Live(engine.PublishRoot(104));
   EXPECT_EQ(h.Blocks(), 2u);
   h.Advance(seconds(10000));
@@ -353,6 +357,7 @@ TEST(EngineFeedTest, MissingEndMarkerTimesOutAndIsAskedForOnce) {
   EXPECT_FALSE(h.TakeRequest());
   EXPECT_EQ(h.Blocks(), 2u);  // what came is kept
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kReplayFailed);
   h.Live(engine.PublishRoot(16));  // a gap shows what is missing
   EXPECT_EQ(h.ServeReplays(engine), 1);
   EXPECT_EQ(h.Blocks(), 4u);
@@ -578,6 +583,7 @@ TEST(EngineFeedTest, ReconnectWithoutReplayDropsTheBlocks) {
   h.Connect();
   EXPECT_EQ(h.Blocks(), 0u);
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kReconnected);
   h.Live(engine.PublishRoot(8));
   EXPECT_EQ(h.Blocks(), 1u);
   EXPECT_EQ(h.counters().restarts, 0u);
@@ -594,6 +600,7 @@ TEST(EngineFeedTest, ReconnectWhoseReplayTimesOutDropsTheBlocks) {
   h.Advance(seconds(6));
   EXPECT_EQ(h.Blocks(), 0u);
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kReplayFailed);
 }
 
 TEST(EngineFeedTest, DisconnectDuringAReplayContinuesItAfterwards) {
@@ -764,10 +771,12 @@ TEST(EngineFeedTest, OrphanInACompleteHistoryIsShownUntilTheCacheIsEmpty) {
   BringUp(&h, &engine, 1);
   h.Live(engine.PublishChild(100, 999));
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kUnknownParent);
   ASSERT_TRUE(Repair(&h, engine, seconds(60)));
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
   h.Live(engine.Publish({ArrayCleared()}));  // an empty cache misses nothing
   EXPECT_EQ(h.feed().State(), FeedState::kLive);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kNone);
 }
 
 // ---- Ranks ----
@@ -907,6 +916,7 @@ TEST(EngineFeedTest, ForeignBlockSizeIsShown) {
   h.Live(engine.Publish(
       {ArrayStore({.hashes = {1, 2}, .parent = {}, .tokens = TokenRun(0, 32), .block_size = 16})}));
   EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kBlockNaming);
   EXPECT_THAT(h.feed().Detail(), testing::HasSubstr("16"));
 }
 

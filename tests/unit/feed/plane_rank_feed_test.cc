@@ -98,6 +98,7 @@ TEST_F(PlaneRankFeedTest, JoiningLateAppliesAndIsDegradedUntilCleared) {
   Hear(Stores(100, 10));
   EXPECT_EQ(Blocks(), 1u);
   EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  EXPECT_EQ(feed_.Reason(), DegradedReason::kHistoryUnknown);
   EXPECT_NE(feed_.Detail().find("100"), std::string::npos) << feed_.Detail();
   Hear(Clears(101));
   EXPECT_EQ(feed_.State(), FeedState::kLive);

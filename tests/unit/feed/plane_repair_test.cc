@@ -49,6 +49,7 @@ class PlaneRepairTest : public testing::Test {
   // What an engine that holds these would tell.
   static RankPicture Picture(const std::vector<uint64_t>& blocks, std::string missing = "") {
     RankPicture picture{.events = {}, .missing = std::move(missing)};
+    if (!picture.missing.empty()) picture.reason = DegradedReason::kUnproved;
     for (const uint64_t block : blocks) {
       picture.events.push_back(
           {.target = Target{WorkerId{99}, 9},
@@ -400,6 +401,7 @@ TEST_F(UnprovedRepairTest, LossResetsTheRankBeforeAnybodyIsAsked) {
   LoseOne();
   EXPECT_EQ(Held(), Blocks{4}) << "who lost the same must not confirm the old blocks";
   EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  EXPECT_EQ(feed_.Reason(), DegradedReason::kEventsLost);
   const auto ticket = Begun();
   ASSERT_TRUE(ticket);
   Hear(Stores(4, 5));
@@ -409,6 +411,7 @@ TEST_F(UnprovedRepairTest, LossResetsTheRankBeforeAnybodyIsAsked) {
   EXPECT_EQ(feed_.Detail(), "a peer says so");
   Hear(Stores(5, 6));
   EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  EXPECT_EQ(feed_.Reason(), DegradedReason::kUnproved);
   EXPECT_FALSE(Begun(seconds(60))) << "nobody knows more";
   Hear(Stores(7, 8));  // until the next loss
   EXPECT_EQ(Held(), Blocks{8});
@@ -420,6 +423,7 @@ TEST_F(UnprovedRepairTest, DoubtIsNotExchangedForHearsay) {
   feed_.OnPathDown("gone");
   feed_.OnPathUp();
   EXPECT_EQ(feed_.State(), FeedState::kDegraded);
+  EXPECT_EQ(feed_.Reason(), DegradedReason::kInDoubt);
   Hear(Stores(1, 9, 77));  // continues a block that nobody knows
   EXPECT_FALSE(Begun(seconds(60)));
   feed_.OnPathDown("gone");

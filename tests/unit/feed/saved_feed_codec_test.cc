@@ -34,6 +34,7 @@ SavedFeed AFeed() {
   feed.progress.orphan_stores = 300;
   feed.progress.history_truncated = true;
   feed.progress.damage = "history before sequence 7 is unknown";
+  feed.progress.damage_reason = DegradedReason::kHistoryUnknown;
   SavedRank rank{.dp_rank = 3, .held_blocks = 3, .filter = {}, .blocks = {}};
   rank.filter.main_group = 1;
   rank.filter.group_is_full_attention = {{0, false}, {1, true}};
@@ -82,6 +83,7 @@ TEST(SavedFeedCodecTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(read->progress.orphan_stores, feed.progress.orphan_stores);
   EXPECT_EQ(read->progress.history_truncated, feed.progress.history_truncated);
   EXPECT_EQ(read->progress.damage, feed.progress.damage);
+  EXPECT_EQ(read->progress.damage_reason, feed.progress.damage_reason);
   ASSERT_EQ(read->progress.ranks.size(), feed.progress.ranks.size());
   for (size_t i = 0; i < feed.progress.ranks.size(); ++i) {
     const SavedRank& expected = feed.progress.ranks[i];
@@ -186,7 +188,7 @@ TEST(SnapshotFramesTest, RefusalsSayWhatIsWrong) {
   EXPECT_THAT(ErrorOf("PK\3\4 something else entirely, and long"), HasSubstr("no snapshot"));
   std::string other_version = file;
   other_version[8] = 9;
-  EXPECT_THAT(ErrorOf(other_version), HasSubstr("version 9, this is for version 1"));
+  EXPECT_THAT(ErrorOf(other_version), HasSubstr("version 9, this is for version 2"));
   EXPECT_THAT(ErrorOf(file + "x"), HasSubstr("more bytes follow"));
   EXPECT_THAT(ErrorOf(file.substr(0, file.size() - 24)), HasSubstr("ends after"));
   std::string turned = file;

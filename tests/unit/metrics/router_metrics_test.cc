@@ -624,6 +624,26 @@ TEST_F(RouterMetricsSourcesTest, IndexFiguresFollowEvents) {
   EXPECT_GT(scrape.Value("kvrouter_index_bytes"), 0);
 }
 
+TEST_F(RouterMetricsSourcesTest, DegradedFeedSaysWhyInOneSeriesAndOthersHaveNone) {
+  Register(7);
+  Register(8);
+  FeedReport report = Report(7, 1, FeedState::kDegraded);
+  report.reason = DegradedReason::kReconnected;
+  feeds_.Update(report);
+  feeds_.Update(Report(8, 0, FeedState::kLive));
+  {
+    const Scrape scrape(metrics_);
+    EXPECT_EQ(scrape.Value("kvrouter_feed_degraded",
+                           {"worker_id=\"7\"", "dp_rank=\"1\"", "reason=\"reconnected\""}),
+              1);
+    EXPECT_THAT(scrape.text, Not(HasSubstr("kvrouter_feed_degraded{worker_id=\"8\"")));
+  }
+  report.state = FeedState::kLive;
+  report.reason = DegradedReason::kNone;
+  feeds_.Update(report);
+  EXPECT_THAT(Scrape(metrics_).text, Not(HasSubstr("kvrouter_feed_degraded{")));
+}
+
 TEST_F(RouterMetricsSourcesTest, FeedTotalsOutliveTheirFeed) {
   FeedReport report = Report(1, 0, FeedState::kLive);
   report.counters.gaps = 2;
