@@ -85,7 +85,7 @@ Daemon::Daemon(DaemonConfig config)
       event_plane_(
           config_.event_plane, config_.metrics.dynamo_namespace,
           {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
-          &peers_, &router_, &feeds_, &loads_, &SteadyClock()),
+          &replay_turns_, &peers_, &router_, &feeds_, &loads_, &SteadyClock()),
       grpc_(config_.grpc, {.routing = &service_,
                            .workers = &workers_,
                            .feeds = &feeds_,
@@ -307,7 +307,8 @@ Readiness Daemon::CurrentReadiness() {
   ReadinessRule::Inputs inputs{.starting = !running_.load(), .stopping = stopping_.load()};
   for (const WorkerSpec& worker : workers_.List())
     inputs.schedulable_workers += worker.draining ? 0 : 1;
-  inputs.recovery_done = zmq_.InitialRecoveryDone() && published_.InitialRecoveryDone();
+  inputs.recovery_done = zmq_.InitialRecoveryDone() && published_.InitialRecoveryDone() &&
+                         event_plane_.InitialRecoveryDone();
   const MonotonicTime now = SteadyClock().Now();
   MutexLock lock(readiness_mu_);
   return readiness_rule_.Evaluate(inputs, now);

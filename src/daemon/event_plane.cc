@@ -84,10 +84,10 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 }
 
 EventPlane::EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
-                       const EngineReplayHistoryConfig& replay, PeerBlockSource* peers,
-                       Router* router, FeedMonitor* monitor, ReportedLoads* loads,
-                       const Clock* clock)
-    : engine_replay_(replay), peer_history_({}, peers, clock) {
+                       const EngineReplayHistoryConfig& replay, ReplayTurns* turns,
+                       PeerBlockSource* peers, Router* router, FeedMonitor* monitor,
+                       ReportedLoads* loads, const Clock* clock)
+    : engine_replay_(replay, turns), peer_history_({}, peers, clock) {
   // Settings were validated before; Start says it again.
   const auto complete = Complete(config, dynamo_namespace);
   if (!complete.ok() || config.transport == "none") return;

@@ -44,15 +44,18 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 // The event plane that was asked for, or nothing. Thread-compatible but for the listener.
 class EventPlane {
  public:
-  // Those behind the pointers outlive this object. `loads` is filled. Ranks whose engine cannot
-  // tell what it holds are asked of `peers`.
+  // Those behind the pointers outlive this object. `loads` is filled. Engines are asked for their
+  // history when it is their turn; ranks whose engine cannot tell what it holds are asked of `peers`.
   EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
-             const EngineReplayHistoryConfig& replay, PeerBlockSource* peers, Router* router,
-             FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock);
+             const EngineReplayHistoryConfig& replay, ReplayTurns* turns, PeerBlockSource* peers,
+             Router* router, FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock);
 
   // What has to hear of workers and of published ranks before their other sources do; null without
   // a plane.
   PlaneIntake* Listener() { return intake_.get(); }
+
+  // PlaneIntake's; true without a plane.
+  bool InitialRecoveryDone() const { return !intake_ || intake_->InitialRecoveryDone(); }
 
   // Error: a setting that cannot be used, or no thread; never a broker that is not there.
   absl::Status Start();

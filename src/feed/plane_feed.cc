@@ -318,6 +318,14 @@ void PlaneFeed::OnRepairFailed(Target target, uint64_t ticket, std::string_view 
   changed_.insert(target);
 }
 
+bool PlaneFeed::InitialRecoveryDone() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    const auto& ranks = worker.second.ranks;
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [](const auto& rank) { return rank.second.feed.InitialRecoveryDone(); });
+  });
+}
+
 // ---- What is reported ----
 
 PlaneFeed::RankReport PlaneFeed::ReportOf(Target target, const Rank& rank) {

@@ -84,6 +84,8 @@ class PlaneFeed {
   void OnRepaired(Target target, uint64_t ticket, RankPicture picture, MonotonicTime now,
                   std::vector<KvEvent>* out);
   void OnRepairFailed(Target target, uint64_t ticket, std::string_view why);
+  // Of every rank, as of the last tick.
+  bool InitialRecoveryDone() const;
 
   // What changed since the last call. A rank that left is in `gone`, with its last counters; it may
   // be in `ranks`, too, if it came back.

@@ -196,6 +196,9 @@ void PlaneRankFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
     StopHolding(out);
   schedule_.OnTick(RepairWanted(), now);
   if (tail_.size() > 0 && !holding_since_ && !schedule_.RunningWell()) DropTail();
+  const bool settled =
+      listening_ && !holding_since_ && !schedule_.Running() && !RepairWanted().has_value();
+  if (!repairable_ || settled) initial_recovery_done_ = true;
 }
 
 std::optional<MonotonicTime> PlaneRankFeed::RepairWanted() const {
@@ -254,7 +257,8 @@ void PlaneRankFeed::OnRepaired(uint64_t ticket, RankPicture picture, MonotonicTi
 
 void PlaneRankFeed::OnRepairFailed(uint64_t ticket, std::string_view why) {
   if (!schedule_.Running(ticket)) return;
-  schedule_.Finish(ticket);
+  // Whoever was asked in vain at the start is asked again, but not waited for.
+  if (schedule_.Finish(ticket)) initial_recovery_done_ = true;
   ++counters_.replays_failed;
   repair_failure_ = why;
   nobody_knew_ = !Known();

@@ -116,6 +116,8 @@ class PlaneRankFeed {
   void OnRepaired(uint64_t ticket, RankPicture picture, MonotonicTime now,
                   std::vector<KvEvent>* out);
   void OnRepairFailed(uint64_t ticket, std::string_view why);
+  // Nobody can be asked, or what could be had by asking was had once, or refused. Stays true.
+  bool InitialRecoveryDone() const { return initial_recovery_done_; }
 
   void OnApplyResult(const ApplyResult& result);
 
@@ -176,6 +178,7 @@ class PlaneRankFeed {
   bool repair_proves_;
   bool nobody_knew_ = false;  // a silent rank that was asked about in vain, without proof to be had
   bool listening_ = false;
+  bool initial_recovery_done_ = false;
   RepairSchedule schedule_;
   std::string repair_failure_;    // of the last attempt
   bool pictured_ = false;         // repaired in this life

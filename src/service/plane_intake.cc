@@ -204,6 +204,7 @@ void PlaneIntake::Post(WorkerId id, std::optional<WorkerSpec> spec) {
   if (!spec || (wish.spec && !SameBlocks(*wish.spec, *spec))) wish.reset = true;
   wish.spec = std::move(spec);
   wish.position = pushed_;
+  ++wishes_posted_;
   wake_.NotifyOne();
 }
 
@@ -229,6 +230,7 @@ void PlaneIntake::Run(const std::stop_token& stop) {
     next_tick = now + kTickPeriod;
     feed_.OnTick(now, &events_);
     ApplyEvents();
+    NoteRecovery();
     TendRepairs();
     for (const Target target : std::set<Target>(to_give_back_)) GiveBack(target);
     Report();
@@ -331,6 +333,18 @@ void PlaneIntake::TendRepairs() {
   for (RankRepairs::Repair& repair : feed_.TakeRepairs(repairs_.FreeThreads(), clock_->Now())) {
     repairs_.Begin(std::move(repair));
   }
+}
+
+// After the tick, with every wish that was taken fulfilled: a rank that it made has had its say.
+void PlaneIntake::NoteRecovery() {
+  if (!feed_.InitialRecoveryDone()) return;
+  MutexLock lock(mu_);
+  if (wishes_.empty()) wishes_settled_ = wishes_posted_;
+}
+
+bool PlaneIntake::InitialRecoveryDone() const {
+  MutexLock lock(mu_);
+  return wishes_settled_ == wishes_posted_;
 }
 
 void PlaneIntake::Report() {

@@ -75,6 +75,11 @@ class PlaneIntake final : public WorkerListener, public PublishedRankListener {
 
   size_t QueuedMessages() const;
 
+  // As ZmqEventSource: of every rank that is fed from here, what can be had at the start was had, or
+  // refused. Ranks that nobody can be asked about are not waited for, nor their first event: it may
+  // never come.
+  bool InitialRecoveryDone() const;
+
  private:
   struct RepairAnswer {
     uint64_t ticket = 0;
@@ -129,6 +134,7 @@ class PlaneIntake final : public WorkerListener, public PublishedRankListener {
   void Fulfil(WorkerId id, const Wish& wish);
   void ApplyEvents();
   void TendRepairs();
+  void NoteRecovery();
   void Report();
 
   const PlaneIntakeConfig config_;
@@ -145,6 +151,8 @@ class PlaneIntake final : public WorkerListener, public PublishedRankListener {
   uint64_t pushed_ ABSL_GUARDED_BY(mu_) = 0;   // items ever queued
   uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;    // and taken
   Wishes wishes_ ABSL_GUARDED_BY(mu_);
+  uint64_t wishes_posted_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t wishes_settled_ ABSL_GUARDED_BY(mu_) = 0;  // so many, with nothing left to recover
 
   mutable Mutex apply_mu_;  // held while one event is applied
   std::map<Target, Elsewhere> elsewhere_ ABSL_GUARDED_BY(apply_mu_);

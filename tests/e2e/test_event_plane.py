@@ -146,6 +146,22 @@ def test_what_the_event_plane_lost_comes_from_the_engines_replay(start, nats):
     context.destroy(0)
 
 
+def test_ready_waits_for_what_the_engines_of_the_event_plane_can_tell(start, nats):
+    port = free_port()
+    nats(port)
+    context = zmq.Context()
+    engine = ReplaySocket(context)
+    engine.remember(['BlockStored', [900, 901], None, TOKENS, 4, None, 'GPU'])
+    daemon = start('--event-plane', 'nats', '--nats-server', f'nats://127.0.0.1:{port}', '--ready-bound-ms', '3600000')
+    daemon.register(4096, events={0: workers_pb2.EventEndpoints(replay=engine.endpoint)})
+    assert daemon.get('/ready')[0] == 503
+    wait_for('ready', lambda: daemon.get('/ready')[0] == 200)
+    assert index_blocks(daemon, 4096) == 2  # it has never said a word on the plane
+    assert daemon.stop() == 0
+    engine.close()
+    context.destroy(0)
+
+
 def test_what_the_event_plane_lost_comes_from_a_peer_where_the_engine_cannot_tell(start, nats):
     ports = [free_port(), free_port()]
     servers = [nats(port) for port in ports]

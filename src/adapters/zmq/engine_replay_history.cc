@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +21,7 @@ namespace kvrouter {
 namespace {
 
 constexpr std::chrono::milliseconds kPollTimeout{50};
+constexpr std::chrono::milliseconds kTurnPoll{10};
 constexpr int64_t kMaxMessageBytes = 256 << 20;  // as for the sockets of feeds
 
 EngineFeedConfig FeedConfig(const EngineReplayHistoryConfig& config, const WorkerSpec& spec,
@@ -50,22 +52,30 @@ size_t BytesOf(const KvEvent& event) {
 class Fetcher {
  public:
   Fetcher(zmq::context_t* context, const std::string& endpoint, const EngineFeedConfig& feed_config,
-          size_t max_bytes)
+          size_t max_bytes, ReplayTurns* turns)
       : context_(context),
         endpoint_(endpoint),
         target_(feed_config.target),
         max_bytes_(max_bytes),
+        turn_(turns),
         feed_(feed_config) {}
 
-  absl::StatusOr<RankPicture> Run(MonotonicTime deadline, const std::function<bool()>& cancelled) {
+  absl::StatusOr<RankPicture> Run(MonotonicTime total_timeout,
+                                  const std::function<bool()>& cancelled) {
     const Clock& clock = SteadyClock();
     uint64_t completed_before = 0;
+    std::optional<MonotonicTime> deadline;  // none while the first replay waits for its turn
     feed_.OnConnected(&out_);
     while (feed_.ReplayRunning()) {
       if (cancelled()) return Failure("cancelled");
       const MonotonicTime now = clock.Now();
-      if (now >= deadline) return Failure("it did not end in time");
+      if (deadline && now >= *deadline) return Failure("it did not end in time");
+      if (feed_.ReplayWanted() && !TakeTurn(now)) {
+        std::this_thread::sleep_for(kTurnPoll);
+        continue;
+      }
       if (const auto request = feed_.TakeReplayRequest(now)) {
+        if (!deadline) deadline = now + total_timeout;
         completed_before = feed_.Counters().replays_completed;
         Ask(request->from_sequence);
       }
@@ -82,6 +92,12 @@ class Fetcher {
  private:
   absl::Status Failure(std::string_view why) const {
     return absl::UnavailableError(fmt::format("engine replay {}: {}", endpoint_, why));
+  }
+
+  // One that takes the place of another waits for its own.
+  bool TakeTurn(MonotonicTime now) {
+    if (turn_.Begun()) turn_.End();
+    return turn_.MayBegin(now);
   }
 
   void Ask(uint64_t from_sequence) {
@@ -109,7 +125,9 @@ class Fetcher {
       } while (parts.back().more() && parts.size() < kMaxFrames);
       if (parts.back().more()) return;  // not a reply; the rest of it is none either
       for (const zmq::message_t& part : parts) frames.emplace_back(part.data<char>(), part.size());
-      feed_.OnReplayMessage(frames, SteadyClock().Now(), &out_);
+      const MonotonicTime now = SteadyClock().Now();
+      turn_.Moved(now);
+      feed_.OnReplayMessage(frames, now, &out_);
       TakeOut();
     }
   }
@@ -149,6 +167,7 @@ class Fetcher {
   const Target target_;
   const size_t max_bytes_;
   size_t bytes_ = 0;
+  ReplayTurns::Turn turn_;
   EngineFeed feed_;
   zmq::socket_t socket_;
   std::vector<KvEvent> out_;
@@ -168,8 +187,9 @@ struct EngineReplayHistory::Impl {
   zmq::context_t context{1};
 };
 
-EngineReplayHistory::EngineReplayHistory(const EngineReplayHistoryConfig& config)
-    : config_(config), impl_(std::make_unique<Impl>()) {}
+EngineReplayHistory::EngineReplayHistory(const EngineReplayHistoryConfig& config,
+                                         ReplayTurns* turns)
+    : config_(config), turns_(turns), impl_(std::make_unique<Impl>()) {}
 
 EngineReplayHistory::~EngineReplayHistory() = default;
 
@@ -183,8 +203,8 @@ absl::StatusOr<RankPicture> EngineReplayHistory::Fetch(
   if (endpoints == nullptr) return absl::NotFoundError("no replay endpoint");
   try {
     Fetcher fetcher(&impl_->context, endpoints->replay, FeedConfig(config_, spec, dp_rank),
-                    config_.max_bytes);
-    return fetcher.Run(SteadyClock().Now() + config_.total_timeout, cancelled);
+                    config_.max_bytes, turns_);
+    return fetcher.Run(config_.total_timeout, cancelled);
   } catch (const zmq::error_t& error) {
     return absl::UnavailableError(
         fmt::format("engine replay {}: {}", endpoints->replay, error.what()));

@@ -7,11 +7,12 @@
 
 #include "kvrouter/events.h"
 #include "service/rank_history.h"
+#include "service/replay_turns.h"
 
 namespace kvrouter {
 
 struct EngineReplayHistoryConfig {
-  // Without any progress, and altogether.
+  // Without any progress, and altogether since the first request went out.
   std::chrono::milliseconds timeout{5000};
   std::chrono::milliseconds total_timeout{30000};
   StoreCounting store_counting = StoreCounting::kCounted;
@@ -23,10 +24,13 @@ struct EngineReplayHistoryConfig {
 // rank's picture; a history without its beginning makes it a partial one.
 //
 // Engines serve replays on the thread that publishes, so what a rank's publisher said before Fetch
-// began is in the picture.
+// began is in the picture. Therefore they are not all asked at once, either: each replay waits for
+// its turn among those of all feeds.
 class EngineReplayHistory final : public RankHistory {
  public:
-  explicit EngineReplayHistory(const EngineReplayHistoryConfig& config);
+  // `turns` outlive this object; null: none are taken.
+  explicit EngineReplayHistory(const EngineReplayHistoryConfig& config,
+                               ReplayTurns* turns = nullptr);
   ~EngineReplayHistory() override;
 
   bool Knows(const WorkerSpec& spec, uint32_t dp_rank) const override;
@@ -36,6 +40,7 @@ class EngineReplayHistory final : public RankHistory {
  private:
   struct Impl;
   const EngineReplayHistoryConfig config_;
+  ReplayTurns* const turns_;
   const std::unique_ptr<Impl> impl_;
 };
 

@@ -115,6 +115,28 @@ TEST_F(EngineReplayHistoryTest, QuestionCanBeWithdrawn) {
   EXPECT_FALSE(picture.ok());
 }
 
+TEST_F(EngineReplayHistoryTest, ReplaysTakeTurnsWithThoseOfOtherFeeds) {
+  Bind();
+  engine_.Call("fill", {{"first", 1}, {"count", 3}});
+  ReplayTurns turns(
+      {.max_at_once = 1, .jitter = milliseconds(0), .stalled_after = std::chrono::hours(1)});
+  ReplayTurns::Turn other(&turns);
+  ASSERT_TRUE(other.MayBegin(SteadyClock().Now()));
+  const EngineReplayHistory history(Config(), &turns);
+  int asked = 0;
+  EXPECT_FALSE(history.Fetch(SpecWithReplay(), 0, [&asked] { return ++asked > 20; }).ok());
+  EXPECT_EQ(turns.Read().waiting, 0u) << "who no longer wants a turn leaves the line";
+  asked = 0;
+  const auto picture = history.Fetch(SpecWithReplay(), 0, [&] {
+    if (++asked == 20) other.End();
+    return false;
+  });
+  ASSERT_TRUE(picture.ok()) << picture.status();
+  EXPECT_GE(asked, 20) << "the engine was asked out of turn";
+  EXPECT_EQ(Stores(*picture), 3u);
+  EXPECT_EQ(turns.Read().running, 0u);
+}
+
 // The engine's own names and the event plane's are the same, so events go on where the replay ends.
 TEST_F(EngineReplayHistoryTest, RankOfTheEventPlaneIsRepairedWhereItsEventsWereLost) {
   Bind();

@@ -390,6 +390,64 @@ TEST(RepairScheduleTest, SpoiledAnswerIsNotToBeUsedAndOthersDoNotCount) {
   EXPECT_FALSE(schedule.Running());
 }
 
+// ---- The recovery that readiness waits for ----
+
+TEST_F(PlaneRepairTest, RankThatWasNeverHeardIsSettledByTheAnswer) {
+  Advance(kTick);
+  EXPECT_FALSE(feed_.InitialRecoveryDone());
+  const auto ticket = Begun();
+  ASSERT_TRUE(ticket);
+  Advance(kTick);
+  EXPECT_FALSE(feed_.InitialRecoveryDone());
+  Answer(*ticket, Picture({1}));
+  Advance(kTick);
+  EXPECT_TRUE(feed_.InitialRecoveryDone());
+  Hear(Stores(7, 7));
+  Hear(Stores(9, 9));
+  ASSERT_EQ(feed_.State(), FeedState::kRecovering);
+  Advance(kTick);
+  EXPECT_TRUE(feed_.InitialRecoveryDone()) << "later losses are no matter of the start";
+}
+
+TEST_F(PlaneRepairTest, RankThatIsHeardFromItsFirstEventOnIsSettled) {
+  Hear(Stores(0, 1));
+  Advance(kTick);
+  EXPECT_TRUE(feed_.InitialRecoveryDone());
+}
+
+TEST_F(PlaneRepairTest, RankThatWasJoinedLateIsSettledByTheAnswer) {
+  Hear(Stores(5, 1));
+  Advance(kTick);
+  EXPECT_FALSE(feed_.InitialRecoveryDone());
+  const auto ticket = Begun();
+  ASSERT_TRUE(ticket);
+  Answer(*ticket, Picture({1, 2}));
+  Advance(kTick);
+  EXPECT_TRUE(feed_.InitialRecoveryDone());
+}
+
+TEST_F(PlaneRepairTest, FailureSettlesTheStartAndAnAnswerMadeWorthlessDoesNot) {
+  auto ticket = Begun();
+  ASSERT_TRUE(ticket);
+  feed_.OnSuspicion("messages were dropped");  // what it will say is out of date
+  feed_.OnRepairFailed(*ticket, "mute");
+  Advance(kTick);
+  EXPECT_FALSE(feed_.InitialRecoveryDone());
+  ticket = Begun();
+  ASSERT_TRUE(ticket);
+  feed_.OnRepairFailed(*ticket, "mute");
+  EXPECT_TRUE(feed_.InitialRecoveryDone());
+}
+
+TEST_F(PlaneRepairTest, PathThatIsBrokenAtTheStartIsWaitedForOnlyIfSomebodyCanBeAsked) {
+  feed_.SetListening(false);
+  Advance(seconds(5));
+  EXPECT_FALSE(feed_.InitialRecoveryDone());
+  feed_.SetRepairable(false);
+  Advance(kTick);
+  EXPECT_TRUE(feed_.InitialRecoveryDone());
+}
+
 // ---- Without proof ----
 
 class UnprovedRepairTest : public PlaneRepairTest {

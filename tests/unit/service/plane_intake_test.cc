@@ -216,6 +216,35 @@ TEST_F(PlaneIntakeRepairTest, DropsHereAreRepairedWithoutAnotherEvent) {
   EXPECT_EQ(history.asked, asked + 1);
 }
 
+TEST_F(PlaneIntakeRepairTest, InitialRecoveryWaitsForEveryWorkerThatSomebodyCanBeAskedAbout) {
+  TestHistory mute;
+  mute.mute = true;
+  StartIntake({&mute});
+  EXPECT_TRUE(intake_->InitialRecoveryDone()) << "nobody is registered";
+  Register(8);  // nobody knows it
+  EXPECT_TRUE(Eventually([&] { return intake_->InitialRecoveryDone(); }));
+  Register(kWorker);
+  EXPECT_FALSE(intake_->InitialRecoveryDone()) << "from the moment it is registered";
+  ASSERT_TRUE(Eventually([&] { return mute.asked == 1 && InState(FeedState::kRecovering); }));
+  EXPECT_FALSE(intake_->InitialRecoveryDone());
+  Remove(kWorker);
+  EXPECT_TRUE(Eventually([&] { return intake_->InitialRecoveryDone(); }));
+}
+
+TEST_F(PlaneIntakeRepairTest, InitialRecoveryEndsWithTheAnswerOrARefusal) {
+  TestHistory whole;
+  TestHistory refuses;
+  whole.blocks = {1, 2};
+  refuses.refuses = true;
+  refuses.knows = WorkerId{8};
+  StartIntake({&whole, &refuses});
+  Register(kWorker);
+  Register(8);
+  EXPECT_TRUE(Eventually([&] { return intake_->InitialRecoveryDone(); }));
+  EXPECT_EQ(Held(kWorker, 9), (std::set<uint64_t>{1, 2}));
+  EXPECT_GE(refuses.asked, 1);
+}
+
 // ---- One rank, one source ----
 
 class PlaneIntakeSourcesTest : public PlaneIntakeTest {
