@@ -23,11 +23,14 @@ NatsConnection::~NatsConnection() {
     natsConnection_Destroy(connection_);
   }
   MutexLock lock(shared_->mu);
-  // So that no message of this connection comes after what is said of the next one.
+  // So that no message of this connection comes after what is said of the next one. The library may
+  // owe us its last word for long, so this has a bound; what follows has none, for the intake may
+  // end before a thread that is in it runs again.
   while (shared_->open_callbacks > 0) {
     if (!shared_->changed.WaitFor(shared_->mu, kLastCallbackWait)) break;
   }
   shared_->intake = nullptr;
+  while (shared_->pushing > 0) shared_->changed.Wait(shared_->mu);
 }
 
 absl::Status NatsConnection::Open(const std::string& server) {
@@ -74,7 +77,12 @@ absl::Status NatsConnection::Subscribe(const std::string& subject) {
     ++shared_->open_callbacks;
   }
   subscriptions_.push_back({.handle = handle});
-  natsSubscription_SetOnCompleteCB(handle, &OnComplete, closure);
+  status = natsSubscription_SetOnCompleteCB(handle, &OnComplete, closure);
+  if (status != NATS_OK) {  // closed already: nobody says when its callbacks are over
+    MutexLock lock(shared_->mu);
+    --shared_->open_callbacks;  // the closure stays theirs
+    return absl::UnavailableError(fmt::format("{}: {}", subject, NatsErrorText(status)));
+  }
   status = natsSubscription_SetPendingLimits(handle, config_.max_pending_messages,
                                              config_.max_pending_bytes);
   if (status != NATS_OK) return absl::InternalError(NatsErrorText(status));
@@ -88,11 +96,14 @@ void NatsConnection::OnMessage(natsConnection*, natsSubscription*, natsMsg* mess
   {
     MutexLock lock(shared.mu);
     intake = shared.intake;
+    shared.pushing += intake != nullptr ? 1 : 0;
   }
-  // It goes only after this callback: ~NatsConnection waits for the subscription's last word.
   if (intake != nullptr) {
     intake->Push(0,
                  {natsMsg_GetData(message), static_cast<size_t>(natsMsg_GetDataLength(message))});
+    MutexLock lock(shared.mu);
+    --shared.pushing;
+    if (shared.intake == nullptr) shared.changed.NotifyAll();
   }
   natsMsg_Destroy(message);
 }

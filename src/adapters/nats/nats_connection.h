@@ -18,7 +18,8 @@ namespace kvrouter {
 // One connection with its subscriptions, from the first byte to the last callback. The library calls
 // back on threads of its own, until each subscription and the connection have said their last word;
 // what these calls touch is shared, so that it lives as long as the last of them, and is cut off from
-// the intake when this object goes.
+// the intake when this object goes: a call that is in the intake by then is waited for, however long
+// the machine lets its thread wait.
 //
 // Thread-compatible, but for the callbacks.
 class NatsConnection {
@@ -53,6 +54,7 @@ class NatsConnection {
     bool ended ABSL_GUARDED_BY(mu) = false;
     bool interrupted ABSL_GUARDED_BY(mu) = false;
     int open_callbacks ABSL_GUARDED_BY(mu) = 0;
+    int pushing ABSL_GUARDED_BY(mu) = 0;  // calls that are in the intake
   };
   using SharedPtr = std::shared_ptr<Shared>;
 
