@@ -192,18 +192,26 @@ TEST_F(EnginePitfallsTest, Row15RepeatedAnnouncementsAreASetIfConfigured) {
 }
 
 TEST_F(EnginePitfallsTest, Row16RemovalOfAnUnknownHashIsCountedOnly) {
-  Feed({ArrayRemove({77}), Store({1}, {}, 1)});
+  Feed({ArrayRemove({1}), Store({1}, {}, 1)});
   EXPECT_EQ(feed_->results().front().blocks_not_found, 1u);
-  EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 1u);
+  EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 1u) << "what was not there is owed nothing";
+  Feed({ArrayRemove({1})});
+  EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 0u);
 }
 
+// What each tier is worth then: BlockIndexTiersTest, RouterTiersTest.
 TEST_F(EnginePitfallsTest, Row17RemovalOnOneTierLeavesTheOthers) {
-  Feed({Store({1}, {}, 1),
-        ArrayStore({.hashes = {1}, .parent = {}, .tokens = TokenRun(1, 4), .medium = "CPU"}),
-        ArrayRemove({1}, "CPU")});
+  const std::string copy =
+      ArrayStore({.hashes = {1}, .parent = {}, .tokens = TokenRun(1, 4), .medium = "CPU"});
+  Feed({Store({1}, {}, 1), copy, ArrayRemove({1}, "GPU")});
+  EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 0u) << "a copy on the host is none on the device";
+  Feed({Store({1}, {}, 1), ArrayRemove({1}, "CPU")});
   EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 1u);
-  Feed({ArrayRemove({1}, "GPU")});
-  EXPECT_EQ(feed_->Overlap(TokenRun(1, 4)), 0u);
+  std::vector<StorageTier> tiers;
+  for (const KvEvent& event : feed_->applied()) tiers.push_back(event.tier);
+  EXPECT_THAT(tiers, testing::ElementsAre(StorageTier::kDevice, StorageTier::kHostPinned,
+                                          StorageTier::kDevice, StorageTier::kDevice,
+                                          StorageTier::kHostPinned));
 }
 
 TEST_F(EnginePitfallsTest, Row18MediumIsMappedAndUnknownOnesGetNoCredit) {
@@ -305,7 +313,11 @@ TEST_F(EnginePitfallsTest, Row26RemoveThenStoreInOneBatchKeepsItsOrder) {
   Feed({ArrayRemove({2}), Store({2}, 1, 5)});  // the promotion may keep the name
   EXPECT_EQ(feed_->Overlap(TokenRun(1, 8)), 2u);
   Feed({ArrayRemove({2}), Store({2}, 1, 5), ArrayRemove({2})});
+  EXPECT_EQ(feed_->Overlap(TokenRun(1, 8)), 1u) << "the last word counts";
+  Feed({Store({2}, 1, 5)});
+  Feed({ArrayRemove({2}), Store({2}, 1, 9)});  // and may be given to other content
   EXPECT_EQ(feed_->Overlap(TokenRun(1, 8)), 1u);
+  EXPECT_EQ(feed_->Overlap({1, 2, 3, 4, 9, 10, 11, 12}), 2u) << "the store was not the first";
 }
 
 TEST_F(EnginePitfallsTest, Row27SaltAndAdapterKeepTenantsApart) {
