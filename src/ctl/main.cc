@@ -11,6 +11,8 @@
 #include "ctl/doctor/diagnose.h"
 #include "ctl/doctor/doctor_text.h"
 #include "ctl/doctor/gather.h"
+#include "ctl/replay/replay_command.h"
+#include "kvrouter/decision_record.h"
 
 namespace {
 
@@ -32,6 +34,7 @@ struct Options {
   kvrouter::ctl::DumpOptions dump;
   BenchOptions bench;
   kvrouter::ctl::DoctorOptions doctor;
+  kvrouter::ctl::ReplayOptions replay;
   double doctor_window_s = 0;
   int exit_code = 0;  // of a command that succeeded
   Command command;
@@ -151,6 +154,34 @@ void DeclareDoctor(CLI::App* app, Options* options) {
   });
 }
 
+void DeclareReplay(CLI::App* app, Options* options) {
+  CLI::App* replay = app->add_subcommand("replay",
+                                         "make the decisions of a decision log again, with other "
+                                         "settings, and show what would change; "
+                                         "exit code 1: with unchanged settings something did");
+  replay
+      ->add_option("LOG", options->replay.path,
+                   "the daemon's decision_log_path; LOG.1 and so on "
+                   "are read before it")
+      ->required();
+  replay
+      ->add_option("--set", options->replay.set,
+                   "KEY=VALUE of a setting of the choice: " + kvrouter::PolicyKeys())
+      ->allow_extra_args(false);
+  replay->add_option("--show", options->replay.show, "decisions that would move, one line each")
+      ->capture_default_str();
+  replay->callback([options] {
+    options->command = [options]() -> absl::StatusOr<std::string> {
+      options->replay.json = options->connection.json;
+      const auto outcome = kvrouter::ctl::Replay(options->replay);
+      if (!outcome.ok()) return outcome.status();
+      options->exit_code = outcome->exit_code;
+      std::fwrite(outcome->notes.data(), 1, outcome->notes.size(), stderr);
+      return outcome->output;
+    };
+  });
+}
+
 void Declare(CLI::App* app, Options* options) {
   app->require_subcommand(0, 1);  // none is told apart from an unknown one after parsing
   app->fallthrough();             // global options may also follow the command
@@ -173,6 +204,7 @@ void Declare(CLI::App* app, Options* options) {
   DeclareRoute(app, options);
   DeclareBench(app, options);
   DeclareDoctor(app, options);
+  DeclareReplay(app, options);
   CLI::App* overlap = app->add_subcommand("overlap", "how much of a prompt each worker holds");
   DeclarePrompt(overlap, &options->route);
   overlap->callback([options] {

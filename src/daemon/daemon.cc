@@ -50,12 +50,16 @@ struct Daemon::Timers {
   StateLog state_log;
   WarmStartLog warm_start_log;
   std::string last_reason = "starting";
+  std::string last_log_failure;
 };
 
-Daemon::Daemon(DaemonConfig config)
+Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
     : config_(std::move(config)),
+      reloader_(reloader),
       metrics_(config_.metrics),
-      router_(config_.router, &metrics_, &metrics_),
+      decision_log_(config_.decision_log),
+      router_(config_.router, &metrics_, &metrics_,
+              decision_log_.Enabled() ? &decision_log_ : nullptr),
       service_(config_.service, &router_, &SteadyClock(), &metrics_),
       workers_(&router_),
       sources_(&workers_, &journal_),
@@ -99,9 +103,7 @@ Daemon::Daemon(DaemonConfig config)
                   .cache = &select_cache_,
                   .router = &router_,
                   .clock = &SteadyClock(),
-                  .readiness = [this] { return CurrentReadiness(); },
-                  .track_prefill_tokens = config_.router.scheduler.track_prefill_tokens,
-                  .weights = config_.router.scheduler.weights}),
+                  .readiness = [this] { return CurrentReadiness(); }}),
       http_(config_.http),
       indexer_({.workers = &workers_,
                 .routing = &service_,
@@ -119,6 +121,7 @@ Daemon::Daemon(DaemonConfig config)
                        .clock = &SteadyClock(),
                        .discovery = [this] { return ReadDiscovery(); },
                        .warm_start = [this] { return ReadWarmStart(); },
+                       .record = [this] { return ReadRecord(); },
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
@@ -141,6 +144,7 @@ Daemon::Daemon(DaemonConfig config)
 Daemon::~Daemon() { Stop(); }
 
 absl::Status Daemon::Start() {
+  KVR_RETURN_IF_ERROR(decision_log_.Start());
   LoadSnapshot();  // before anybody can register a worker
   KVR_RETURN_IF_ERROR(http_.Start());
   if (indexer_http_) KVR_RETURN_IF_ERROR(indexer_http_->Start());
@@ -156,12 +160,15 @@ absl::Status Daemon::Start() {
                HttpAddress(), GrpcAddress(),
                indexer_http_ ? fmt::format(" indexer={}", IndexerAddress()) : "");
   timers_ = std::jthread([this](const std::stop_token& stop) { RunTimers(stop); });
+  if (reloader_ != nullptr)
+    reloader_->Start([this](const DaemonConfig& config) { return Reconfigure(config); });
   return absl::OkStatus();
 }
 
 void Daemon::Stop() {
   if (stopping_.exchange(true)) return;
   if (running_) spdlog::info("event=stopping live_requests={}", service_.LiveRequests());
+  if (reloader_ != nullptr) reloader_->Stop();
   timers_.request_stop();  // first: it tells gRPC whether we are ready
   if (timers_.joinable()) timers_.join();
   // Feeds do not depend on the doors, so their last snapshot is written while calls finish.
@@ -171,6 +178,8 @@ void Daemon::Stop() {
   grpc_.Stop(config_.shutdown_grace);
   if (indexer_http_) indexer_http_->Stop(kHttpStopGrace);
   http_.Stop(kHttpStopGrace);
+  decision_log_.Stop();  // nobody decides any more
+  LogDecisionLog();
   workers_file_.Stop();
   introspection_.Stop();  // after the doors, like the next: a name service that hangs may keep it
   kubernetes_.Stop();
@@ -193,6 +202,45 @@ absl::Status Daemon::RegisterWorkers() {
   if (config_.kubernetes.Enabled()) KVR_RETURN_IF_ERROR(kubernetes_.Start());
   introspection_.Start();
   return absl::OkStatus();
+}
+
+absl::Status Daemon::Reconfigure(const DaemonConfig& config) {
+  KVR_RETURN_IF_ERROR(router_.Reconfigure(config.router).status());
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+  return absl::OkStatus();
+}
+
+RecordFigures Daemon::ReadRecord() const {
+  const DecisionLog::Figures log = decision_log_.Read();
+  RecordFigures out{.log_records = log.records,
+                    .log_bytes = log.bytes,
+                    .log_incomplete = log.without_candidates,
+                    .log_queued_bytes = log.queued_bytes,
+                    .log_rotations = log.rotations,
+                    .config_generation = router_.ConfigGeneration()};
+  for (int i = 0; i < kLogDropCount; ++i) {
+    out.log_dropped.emplace_back(LogDropName(static_cast<LogDrop>(i)),
+                                 log.dropped[static_cast<size_t>(i)]);
+  }
+  const ConfigReloader::Figures reloads =
+      reloader_ != nullptr ? reloader_->Read() : ConfigReloader::Figures{};
+  for (int i = 0; i < kReloadResultCount; ++i) {
+    out.reloads.emplace_back(ReloadResultName(static_cast<ReloadResult>(i)),
+                             reloads.reloads[static_cast<size_t>(i)]);
+  }
+  out.reload_failed = reloads.failed;
+  return out;
+}
+
+void Daemon::LogDecisionLog() {
+  const std::string failure = decision_log_.Read().failure;
+  if (failure == timers_state_->last_log_failure) return;
+  timers_state_->last_log_failure = failure;
+  if (failure.empty()) {
+    spdlog::info("event=decision_log_writes_again");
+  } else {
+    spdlog::warn("event=decision_log_failed detail={}", LogValue(failure));
+  }
 }
 
 DiscoveryFigures Daemon::ReadDiscovery() const {
@@ -410,6 +458,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
       LogDiscovery();
       TendSavedFeeds(now);
       LogWarmStart();
+      LogDecisionLog();
       LogStateChanges();
       next_log = now + kStateLogPeriod;
     }

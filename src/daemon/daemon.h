@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "adapters/decision_log/decision_log.h"
 #include "adapters/discovery/discovery_journal.h"
 #include "adapters/discovery/engine_introspection.h"
 #include "adapters/discovery/kubernetes_discovery.h"
@@ -24,6 +25,7 @@
 #include "adapters/zmq/zmq_event_source.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "daemon/config_reload.h"
 #include "daemon/daemon_config.h"
 #include "daemon/event_plane.h"
 #include "daemon/readiness.h"
@@ -52,7 +54,8 @@ namespace kvrouter {
 // creates threads.
 class Daemon {
  public:
-  explicit Daemon(DaemonConfig config);
+  // `reloader`, if there is one, outlives the daemon, which starts and stops it.
+  explicit Daemon(DaemonConfig config, ConfigReloader* reloader = nullptr);
   ~Daemon();
 
   // On an error nothing is left open. Once.
@@ -67,6 +70,10 @@ class Daemon {
 
  private:
   absl::Status RegisterWorkers();
+  // The settings that a reload may change.
+  absl::Status Reconfigure(const DaemonConfig& config);
+  RecordFigures ReadRecord() const;
+  void LogDecisionLog();
   DiscoveryFigures ReadDiscovery() const;
   absl::Status WriteAddressesFile();
   Readiness CurrentReadiness();
@@ -82,7 +89,9 @@ class Daemon {
   void RunTimers(const std::stop_token& stop);
 
   const DaemonConfig config_;
+  ConfigReloader* const reloader_;
   RouterMetrics metrics_;
+  DecisionLog decision_log_;
   Router router_;
   RoutingService service_;
   WorkerRegistry workers_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/decision_log/decision_log.h"
 #include "adapters/discovery/engine_introspection.h"
 #include "adapters/discovery/kubernetes_discovery.h"
 #include "adapters/discovery/workers_file.h"
@@ -48,6 +49,12 @@ struct DaemonConfig {
 
   // The indexer's API, served as `http` says otherwise; empty: not served.
   std::string indexer_listen;
+
+  DecisionLogConfig decision_log;
+  // key=value[,...] of the choice's settings (ParsePolicyChange); becomes router.shadow.
+  std::string shadow_policy;
+  // How often the config file is looked at; 0: read again at SIGHUP only.
+  std::chrono::milliseconds config_poll{1000};
 
   SnapshotConfig snapshot;
   PeerDumpsConfig peers;

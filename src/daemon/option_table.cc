@@ -15,6 +15,7 @@
 
 #include "adapters/discovery/api_client.h"
 #include "adapters/http/http_format.h"
+#include "kvrouter/decision_record.h"
 #include "kvrouter/limits.h"
 #include "service/worker_registry.h"
 
@@ -303,6 +304,51 @@ void AddRouting(std::vector<Option>* table) {
   t.push_back(DecisionDetailOption());
   t.push_back(Whole("random-seed", "KVROUTER_RANDOM_SEED", FIELD(router.random_seed), 0,
                     std::numeric_limits<uint64_t>::max(), "Seed of tie-breaks and sampling."));
+}
+
+Option ShadowPolicyOption() {
+  return {"shadow-policy",
+          "KVROUTER_SHADOW_POLICY",
+          "Settings of the choice, by their YAML keys, that differ in a second policy: it chooses "
+          "from the same candidates, is compared and never acted on. Empty: none.",
+          "KEY=VALUE[,...], or empty",
+          false,
+          [](std::string_view text, DaemonConfig* config) -> absl::Status {
+            const auto change = ParsePolicyChange(text);
+            if (!change.ok())
+              return absl::InvalidArgumentError(std::string(change.status().message()));
+            config->shadow_policy = std::string(text);
+            return absl::OkStatus();
+          },
+          [](const DaemonConfig& config) { return config.shadow_policy; }};
+}
+
+void AddRecord(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(ShadowPolicyOption());
+  t.push_back(Words("decision-log-path", "KVROUTER_DECISION_LOG_PATH", FIELD(decision_log.path),
+                    "a path, or empty", Anything,
+                    "File that every decision is appended to, with all that it takes to make it "
+                    "again (kvrouterctl replay); empty: none."));
+  t.push_back(Whole("decision-log-file-bytes", "KVROUTER_DECISION_LOG_FILE_BYTES",
+                    FIELD(decision_log.max_file_bytes), 4096, uint64_t{1} << 40,
+                    "Size at which that file is put aside (PATH.1, PATH.2, ...), in bytes."));
+  t.push_back(Whole("decision-log-files", "KVROUTER_DECISION_LOG_FILES", FIELD(decision_log.files),
+                    1, 1000, "Files of the log that are kept, with the one being written."));
+  t.push_back(Whole("decision-log-queue-bytes", "KVROUTER_DECISION_LOG_QUEUE_BYTES",
+                    FIELD(decision_log.max_queue_bytes), 4096, uint64_t{1} << 40,
+                    "Records that wait to be written, in bytes; beyond, new ones are dropped."));
+  t.push_back(Whole("decision-log-max-candidates", "KVROUTER_DECISION_LOG_MAX_CANDIDATES",
+                    FIELD(decision_log.max_candidates), 1, 1'000'000,
+                    "Candidates of a decision that are recorded; a decision with more is recorded "
+                    "without them and cannot be replayed."));
+  t.push_back(Switch("decision-log-hashes", "KVROUTER_DECISION_LOG_HASHES",
+                     FIELD(decision_log.with_hashes),
+                     "Record the sequence hashes of the prompts' full blocks, too, 8 bytes each. "
+                     "Tokens are never recorded."));
+  t.push_back(Whole("config-poll-ms", "KVROUTER_CONFIG_POLL_MS", FIELD(config_poll), 0, kDayMs,
+                    "How often the config file is looked at for changes, in ms; a change counts "
+                    "once two looks agree. 0: it is read again at SIGHUP only."));
 }
 
 void AddLimits(std::vector<Option>* table) {
@@ -605,6 +651,27 @@ void AddHttp(std::vector<Option>* table) {
                     "Memory of the kept inputs of /select calls, in bytes."));
 }
 
+// What a request reads anew each time (core/router_settings.h takes over the same), and the log's
+// level. Everything else is in parts that were built from it.
+bool IsReloadable(std::string_view name) {
+  static constexpr std::array<std::string_view, 14> kNames = {
+      "log-level",
+      "router-kv-overlap-score-credit",
+      "router-kv-overlap-score-credit-decay",
+      "router-prefill-load-scale",
+      "router-decode-active-request-weight",
+      "router-host-cache-hit-weight",
+      "router-disk-cache-hit-weight",
+      "shared-cache-multiplier",
+      "router-temperature",
+      "router-track-active-blocks",
+      "router-assume-kv-reuse",
+      "router-track-prefill-tokens",
+      "decision-detail",
+      "shadow-policy"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 void AddLabels(std::vector<Option>* table) {
   table->push_back(Words("namespace", "DYN_NAMESPACE", FIELD(metrics.dynamo_namespace), "text",
                          Anything, "Label dynamo_namespace of Dynamo's metrics."));
@@ -626,6 +693,7 @@ const std::vector<Option>& OptionTable() {
     auto* rows = new std::vector<Option>;
     AddDoors(rows);
     AddRouting(rows);
+    AddRecord(rows);
     AddDiscovery(rows);
     AddIntrospection(rows);
     AddKubernetes(rows);
@@ -636,6 +704,7 @@ const std::vector<Option>& OptionTable() {
     AddGrpc(rows);
     AddHttp(rows);
     AddLabels(rows);
+    for (Option& option : *rows) option.reloadable = IsReloadable(option.name);
     return rows;
   }();
   return *table;

@@ -29,6 +29,8 @@ struct Option {
 
   // Shown as *** instead of its value.
   bool is_secret = false;
+  // Taken over while the daemon runs (config_reload.h).
+  bool reloadable = false;
 
   std::string Key() const;
   std::string Default() const { return get(DaemonConfig{}); }

@@ -39,6 +39,12 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
   return best;
 }
 
+namespace {
+std::string MeaningOf(const Option& option) {
+  return option.help + (option.reloadable ? " Reloads." : "");
+}
+}  // namespace
+
 std::string OptionsMarkdown() {
   std::string out =
       "| Flag | Environment | YAML key | Default | Allowed | Meaning "
@@ -48,7 +54,7 @@ std::string OptionsMarkdown() {
     out += fmt::format("| `--{}{}` | `{}` | `{}` | {} | {} | {} |\n",
                        option.is_switch ? "[no-]" : "", option.name, option.environment,
                        option.Key(), value.empty() ? "empty" : fmt::format("`{}`", value),
-                       option.range, option.help);
+                       option.range, MeaningOf(option));
   }
   return out;
 }
@@ -71,7 +77,7 @@ std::string OptionsHelp() {
     const std::string value = option.Default();
     out += fmt::format("\n  --{}{}  ({})\n      {}\n      {}; default {}\n",
                        option.is_switch ? "[no-]" : "", option.name, option.environment,
-                       option.help, option.range, value.empty() ? "empty" : value);
+                       MeaningOf(option), option.range, value.empty() ? "empty" : value);
   }
   return out;
 }

@@ -13,6 +13,7 @@
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
 #include "daemon/unimplemented_settings.h"
+#include "kvrouter/decision_record.h"
 #include "service/worker_registry.h"
 
 namespace kvrouter {
@@ -293,6 +294,17 @@ absl::Status FindCluster(const std::map<std::string, std::string>& environment, 
   return absl::OkStatus();
 }
 
+// The shadow policy is what is in force with its changes.
+absl::Status ResolveShadow(DaemonConfig* config) {
+  KVR_ASSIGN_OR_RETURN(const PolicyChange change,
+                       ParsePolicyChange(std::string_view(config->shadow_policy)));
+  if (config->shadow_policy.empty()) return absl::OkStatus();
+  const SchedulerConfig& scheduler = config->router.scheduler;
+  config->router.shadow =
+      ApplyPolicyChange(change, scheduler.weights, scheduler.router_temperature);
+  return absl::OkStatus();
+}
+
 // What concerns more than one setting, and whether the workers of the files can live together.
 absl::Status CheckTogether(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.router));
@@ -335,6 +347,8 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   if (const auto it = environment.find(kConfigVariable); it != environment.end()) path = it->second;
   if (flags.config_path) path = *flags.config_path;
   if (!path.empty()) {
+    out.config_path = path;
+    out.config_signature = SignatureOf(path);
     KVR_ASSIGN_OR_RETURN(ConfigFile file, ReadConfigFile(path));
     KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, FromFile(file, path));
     KVR_RETURN_IF_ERROR(resolver.Apply(assignments));
@@ -349,6 +363,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
   out.config.workers_file.may_be_learned = out.config.introspection.enabled;
   out.config.kubernetes.may_be_learned = out.config.introspection.enabled;
+  KVR_RETURN_IF_ERROR(ResolveShadow(&out.config));
   KVR_RETURN_IF_ERROR(CheckTogether(out.config));
   return out;
 }

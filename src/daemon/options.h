@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "adapters/discovery/file_change.h"
 #include "daemon/daemon_config.h"
 
 namespace kvrouter {
@@ -41,8 +43,10 @@ enum class DaemonAction : uint8_t {
 struct LoadedOptions {
   DaemonAction action = DaemonAction::kRun;
   DaemonConfig config;
-  std::vector<EffectiveSetting> settings;  // in table order
-  std::string workers_source;              // of config.workers
+  std::vector<EffectiveSetting> settings;              // in table order
+  std::string workers_source;                          // of config.workers
+  std::string config_path;                             // empty: there is no file
+  std::optional<FileSignature> config_signature = {};  // before it was read
   std::vector<std::string>
       ignored_variables;                    // DYN_* and KVROUTER_* that name no setting, ascending
   std::vector<std::string> without_effect;  // keys set off their default that nothing reads yet

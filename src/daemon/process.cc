@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "adapters/metrics/metric_catalogue.h"
+#include "daemon/config_reload.h"
 #include "daemon/daemon.h"
 #include "daemon/open_files.h"
 #include "daemon/option_text.h"
@@ -36,7 +37,7 @@ absl::Status SetUpOpenFiles(const DaemonConfig& config) {
                           .replays_at_once = config.replay_turns.max_at_once});
 }
 
-int Serve(LoadedOptions options, const sigset_t& signals) {
+int Serve(LoadedOptions options, ConfigReloader* reloader, const sigset_t& signals) {
   SetUpLog(options.config.log_level);
   if (const absl::Status status = SetUpOpenFiles(options.config); !status.ok()) return Fail(status);
   // Before the ports open: whoever sees the daemon answer can rely on its log to name what it
@@ -47,10 +48,12 @@ int Serve(LoadedOptions options, const sigset_t& signals) {
     spdlog::warn("event=setting_without_effect names={} reason=\"accepted, no effect yet\"",
                  fmt::join(options.without_effect, ","));
   }
-  Daemon daemon(std::move(options.config));
+  Daemon daemon(std::move(options.config), reloader);
   if (const absl::Status status = daemon.Start(); !status.ok()) return Fail(status);
   int signal = 0;
-  while (sigwait(&signals, &signal) != 0) {
+  while (sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
+    if (signal == SIGHUP) reloader->Request();
+    signal = 0;
   }
   spdlog::info("event=signal number={}", signal);
   daemon.Stop();
@@ -75,8 +78,10 @@ int RunProcess(const std::vector<std::string>& arguments,
   if (!options.ok()) return Fail(options.status());
   options->config.metrics.version = KVR_VERSION;
   switch (options->action) {
-    case DaemonAction::kRun:
-      return Serve(*std::move(options), signals);
+    case DaemonAction::kRun: {
+      ConfigReloader reloader(*options, arguments, environment);
+      return Serve(*std::move(options), &reloader, signals);
+    }
     case DaemonAction::kCheckConfig:
       fmt::print("configuration is good\n");
       break;

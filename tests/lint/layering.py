@@ -40,6 +40,7 @@ MAY_INCLUDE = {
     # A peer is another daemon, met by its wires alone.
     'adapters/peer': {'adapters/peer', 'base', 'client', 'feed', 'service', 'kvrouter'},
     'adapters/snapshot': {'adapters/snapshot', 'base', 'feed', 'service', 'kvrouter'},
+    'adapters/decision_log': {'adapters/decision_log', 'base', 'kvrouter'},
     'adapters/metrics': {'adapters/metrics', 'base', 'feed', 'service', 'kvrouter'},
     'daemon': {'daemon', 'adapters', 'base', 'feed', 'service', 'kvrouter'},
     # How programs of ours talk to a running daemon: by its wires alone, nothing of the daemon's own code.

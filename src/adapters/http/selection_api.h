@@ -47,9 +47,6 @@ class SelectionApi {
     const Router* router = nullptr;
     const Clock* clock = nullptr;
     std::function<Readiness()> readiness;
-    // SchedulerConfig::track_prefill_tokens: what a request without an override does.
-    bool track_prefill_tokens = true;
-    CostWeights weights = {};
   };
 
   // `parts` outlive the server's run.

@@ -50,7 +50,7 @@ SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {
       continue;
     const BlockNaming naming{.block_size_tokens = partition.block_size_tokens,
                              .is_eagle = partition.is_eagle};
-    CostWeights weights = parts_.weights;
+    CostWeights weights = parts_.router->Config()->scheduler.weights;
     if (route.overrides.overlap_score_credit)
       weights.overlap_score_credit = *route.overrides.overlap_score_credit;
     return JsonAnswer(

@@ -104,7 +104,7 @@ absl::StatusOr<RouteDecision> SelectionApi::Replay(const SelectionBody& body) {
        .target = cached->target,
        .effective_prefill_tokens = cached->effective_prefill_tokens,
        .track_prefill_tokens =
-           cached->overrides.track_prefill_tokens.value_or(parts_.track_prefill_tokens)});
+           cached->overrides.track_prefill_tokens.value_or(parts_.router->Config()->scheduler.track_prefill_tokens)});
   if (decision.ok()) return decision;
   parts_.cache->Restore(*std::move(cached));
   return BookingError(decision.status());

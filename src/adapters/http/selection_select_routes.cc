@@ -81,7 +81,7 @@ SelectionApi::Answer SelectionApi::SelectAndReserve(const HttpRequest& request) 
   const PromptHashes hashes = HashesOf(route, decision);
   const BookedPrompt booked{.sequence_hashes = hashes.sequence,
                             .track_prefill_tokens = body.overrides.track_prefill_tokens.value_or(
-                                parts_.track_prefill_tokens)};
+                                parts_.router->Config()->scheduler.track_prefill_tokens)};
   std::string answer = SelectionJson(selection_id, route, decision, booked);
   if (headers.explain) answer = WithExplanation(std::move(answer), selection_id, decision);
   return JsonAnswer(200, std::move(answer));

@@ -21,6 +21,13 @@ void DecisionFigures::Count(const RouteDecision& decision) {
     return;
   }
   decisions_[static_cast<size_t>(decision.reason)].Increment();
+  if (decision.shadow) {
+    (decision.shadow->agrees ? shadow_.same : shadow_.other).Increment();
+    shadow_.live_overlap_blocks.Increment(decision.effective_overlap_blocks);
+    shadow_.shadow_overlap_blocks.Increment(decision.shadow->effective_overlap_blocks);
+    shadow_.live_regret_blocks.Increment(decision.shadow->live_regret_blocks);
+    shadow_.shadow_regret_blocks.Increment(decision.shadow->shadow_regret_blocks);
+  }
   if (decision.isl_blocks == 0) return;
   const auto isl_blocks = static_cast<double>(decision.isl_blocks);
   hit_rate_.Observe(decision.effective_overlap_blocks / isl_blocks);
@@ -79,6 +86,18 @@ void DecisionFigures::ShowDecisions(MetricFamilies* out) const {
              {{"reason", std::string(DecisionReasonName(static_cast<DecisionReason>(i)))}});
   }
   out->Show(Metric::kAdvice, advice_.Value());
+}
+
+void DecisionFigures::ShowShadow(MetricFamilies* out) const {
+  out->Open(Metric::kShadowDecisions);
+  out->Add(shadow_.same.Value(), {{"choice", "same"}});
+  out->Add(shadow_.other.Value(), {{"choice", "other"}});
+  out->Open(Metric::kShadowOverlapBlocks);
+  out->Add(shadow_.live_overlap_blocks.Value(), {{"policy", "live"}});
+  out->Add(shadow_.shadow_overlap_blocks.Value(), {{"policy", "shadow"}});
+  out->Open(Metric::kShadowRegretBlocks);
+  out->Add(shadow_.live_regret_blocks.Value(), {{"judge", "live"}});
+  out->Add(shadow_.shadow_regret_blocks.Value(), {{"judge", "shadow"}});
 }
 
 }  // namespace kvrouter

@@ -39,6 +39,7 @@ class DecisionFigures {
   void ShowHits(MetricFamilies* out) const;
   void ShowRegret(MetricFamilies* out) const;
   void ShowDecisions(MetricFamilies* out) const;
+  void ShowShadow(MetricFamilies* out) const;
 
  private:
   AtomicHistogram hit_rate_{Metric::kHitRate};
@@ -54,6 +55,13 @@ class DecisionFigures {
       AtomicHistogram(Metric::kOverlapBlocksLost),
       AtomicHistogram(Metric::kOverlapBlocksLost)};  // by worker type
   prometheus::Counter advice_;
+  // Of decisions that booked and had something to choose.
+  struct Shadow {
+    prometheus::Counter same, other;
+    prometheus::Counter live_overlap_blocks, shadow_overlap_blocks;
+    prometheus::Counter live_regret_blocks, shadow_regret_blocks;
+  };
+  Shadow shadow_;
   std::array<prometheus::Counter, kDecisionReasonCount> decisions_;
 };
 

@@ -113,6 +113,8 @@ std::string RouterMetrics::Text() const {
               from.workers != nullptr ? from.workers->Refused() : RefusalCounts::ByReason{},
               from.published != nullptr ? from.published->Refused() : RefusalCounts::ByReason{},
               &out);
+  ShowRecord(from.record ? from.record() : RecordFigures{}, &out);
+  impl_->decisions.ShowShadow(&out);
   ShowEvents(applied, feed_totals, &out);
   ShowWorkers(partitions, &out);
   impl_->requests.ShowLatest(partitions, &out);

@@ -9,6 +9,7 @@
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/discovery_figures.h"
 #include "adapters/metrics/http_figures.h"
+#include "adapters/metrics/record_figures.h"
 #include "adapters/metrics/warm_start_figures.h"
 #include "base/clock.h"
 #include "kvrouter/decision_sink.h"
@@ -52,6 +53,7 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     const Clock* clock = nullptr;  // of the times in `loads`
     std::function<DiscoveryFigures()> discovery = {};
     std::function<WarmStartFigures()> warm_start = {};
+    std::function<RecordFigures()> record = {};
     std::function<HttpFigures()> http;
     std::function<bool()> ready;  // as /ready answers
   };

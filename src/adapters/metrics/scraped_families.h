@@ -40,6 +40,8 @@ void ShowFeedStates(const std::vector<FeedReport>& reports, MetricFamilies* out)
 void ShowDiscovery(const DiscoveryFigures& discovery, MetricFamilies* out);
 // What was taken over from an earlier process, and is kept for the next.
 void ShowWarmStart(const WarmStartFigures& figures, MetricFamilies* out);
+// Decisions that are written down, and settings that are read again.
+void ShowRecord(const RecordFigures& figures, MetricFamilies* out);
 void ShowHttp(const HttpFigures& http, MetricFamilies* out);
 void ShowProcess(bool ready, std::string_view version, MetricFamilies* out);
 

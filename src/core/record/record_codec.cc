@@ -32,13 +32,14 @@ void WriteReal(double value, ByteWriter* out) {
   }
 }
 
-// Finite, else the read fails.
+// Finite and not below 0, else the read fails: nothing that is recorded is otherwise.
 double ReadReal(ByteReader* in) {
   const uint64_t number = in->Number();
   if ((number & 1) == 0) return static_cast<double>(number / 2);
   const double value = std::bit_cast<double>(in->Word());
-  if (number != 1 || !std::isfinite(value)) in->Fail();
-  return value;
+  if (number == 1 && std::isfinite(value) && value >= 0) return value;
+  in->Fail();
+  return 0;
 }
 
 // ---- Weights: only those that differ from the defaults of the product ----
@@ -222,6 +223,7 @@ absl::StatusOr<DecisionRecord> DecodeRecordPayload(std::string_view payload) {
   record.target.dp_rank = static_cast<uint32_t>(in.NumberUpTo(kMaxU32));
   record.tie_size = static_cast<uint32_t>(in.NumberUpTo(kMaxU32));
   if ((switches & kHasDraw) != 0) record.draw = ReadReal(&in);
+  if (record.draw >= 1) in.Fail();
   record.candidate_count = static_cast<uint32_t>(in.NumberUpTo(kMaxU32));
   const size_t candidates = in.Count(kLeastCandidateBytes);
   uint64_t last_worker = 0;

@@ -1,0 +1,101 @@
+#include "daemon/config_reload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/option_table.h"
+#include "kvrouter/router.h"
+
+namespace kvrouter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+LoadedOptions With(std::map<std::string, std::string> environment) {
+  auto options = LoadOptions({}, environment);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() ? *options : LoadedOptions{};
+}
+
+TEST(PlanReloadTest, NamesEachSettingThatDiffersWithBothValuesAndItsOrigin) {
+  const auto plan = PlanReload(With({{"DYN_ROUTER_TEMPERATURE", "0.5"}}),
+                               With({{"DYN_ROUTER_PREFILL_LOAD_SCALE", "2"}}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->size(), 2u);
+  EXPECT_EQ((*plan)[0].key, "router_prefill_load_scale");
+  EXPECT_EQ((*plan)[0].from, "1");
+  EXPECT_EQ((*plan)[0].to, "2");
+  EXPECT_EQ((*plan)[0].source, "environment DYN_ROUTER_PREFILL_LOAD_SCALE");
+  EXPECT_EQ((*plan)[1].key, "router_temperature");
+  EXPECT_EQ((*plan)[1].from, "0.5");
+  EXPECT_EQ((*plan)[1].to, "0");
+  EXPECT_EQ((*plan)[1].source, "default");
+}
+
+TEST(PlanReloadTest, AnotherOriginOfTheSameValueIsNoChange) {
+  const auto plan = PlanReload(With({}), With({{"DYN_ROUTER_TEMPERATURE", "0"}}));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->empty());
+}
+
+TEST(PlanReloadTest, WhatNeedsARestartIsNamedAndNothingElseIsTakenOver) {
+  const auto plan = PlanReload(With({}), With({{"DYN_ROUTER_TEMPERATURE", "1"},
+                                               {"KVROUTER_MAX_BOOKINGS", "5"},
+                                               {"KVROUTER_HTTP_LISTEN", "127.0.0.1:1"}}));
+  ASSERT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
+  const std::string message(plan.status().message());
+  EXPECT_THAT(message, HasSubstr("nothing was taken over"));
+  EXPECT_THAT(message, HasSubstr("max_bookings (environment KVROUTER_MAX_BOOKINGS)"));
+  EXPECT_THAT(message, HasSubstr("http_listen"));
+  EXPECT_THAT(message, Not(HasSubstr("router_temperature")));
+}
+
+TEST(PlanReloadTest, ACreditThatBecomesOrCeasesToBeZeroNeedsARestart) {
+  const LoadedOptions none = With({{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT", "0"}});
+  EXPECT_THAT(std::string(PlanReload(With({}), none).status().message()),
+              HasSubstr("router_kv_overlap_score_credit to or from 0"));
+  EXPECT_FALSE(PlanReload(none, With({})).ok());
+  EXPECT_TRUE(PlanReload(With({}), With({{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT", "0.5"}})).ok());
+}
+
+TEST(PlanReloadTest, OtherWorkersNeedARestart) {
+  LoadedOptions next = With({});
+  next.config.workers.push_back({.id = WorkerId{1}});
+  next.workers_source = "file kv.yaml";
+  EXPECT_THAT(std::string(PlanReload(With({}), next).status().message()),
+              HasSubstr("workers (file kv.yaml)"));
+}
+
+// What the table promises to take over, the router must be able to; what it does not, it must refuse.
+TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
+  std::map<std::string, std::string> changed = {
+      {"router_kv_overlap_score_credit", "0.5"}, {"router_kv_overlap_score_credit_decay", "0.5"},
+      {"router_prefill_load_scale", "0.5"},      {"router_decode_active_request_weight", "0.5"},
+      {"router_host_cache_hit_weight", "0.5"},   {"router_disk_cache_hit_weight", "0.5"},
+      {"shared_cache_multiplier", "0.5"},        {"router_temperature", "0.5"},
+      {"router_track_active_blocks", "false"},   {"router_assume_kv_reuse", "false"},
+      {"router_track_prefill_tokens", "false"},  {"decision_detail", "winner"},
+      {"shadow_policy", "router_temperature=2"}, {"log_level", "debug"}};
+  for (const Option& option : OptionTable()) {
+    const auto it = changed.find(option.Key());
+    if (!option.reloadable) {
+      EXPECT_EQ(it, changed.end()) << option.name;
+      continue;
+    }
+    ASSERT_NE(it, changed.end()) << option.name << ": another value is missing in this test";
+    const LoadedOptions next = With({{option.environment, it->second}});
+    EXPECT_TRUE(PlanReload(With({}), next).ok()) << option.name;
+    Router router(With({}).config.router, nullptr);
+    const auto generation = router.Reconfigure(next.config.router);
+    ASSERT_TRUE(generation.ok()) << option.name << ": " << generation.status();
+    EXPECT_EQ(*generation, option.name == "log-level" ? 1u : 2u) << option.name;
+  }
+}
+
+}  // namespace
+}  // namespace kvrouter
