@@ -10,8 +10,8 @@
 namespace kvrouter::ctl {
 
 struct ReplayOptions {
-  std::string path;
-  std::vector<std::string> set;  // key=value
+  std::string path = {};
+  std::vector<std::string> set = {};  // key=value
   uint32_t show = 20;            // decisions that would move, one line each
   bool json = false;
 };

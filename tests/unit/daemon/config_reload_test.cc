@@ -65,7 +65,7 @@ TEST(PlanReloadTest, ACreditThatBecomesOrCeasesToBeZeroNeedsARestart) {
 
 TEST(PlanReloadTest, OtherWorkersNeedARestart) {
   LoadedOptions next = With({});
-  next.config.workers.push_back({.id = WorkerId{1}});
+  next.config.workers.emplace_back().id = WorkerId{1};
   next.workers_source = "file kv.yaml";
   EXPECT_THAT(std::string(PlanReload(With({}), next).status().message()),
               HasSubstr("workers (file kv.yaml)"));
