@@ -84,7 +84,8 @@ TEST(RotatedFileTest, FilesArePutAsideAndTheOldestGoes) {
   ASSERT_TRUE(file.Open().ok());
   for (const char* id : {"a", "b", "c", "d"}) {
     AppendTo(file, id);
-    if (id[0] != 'd') ASSERT_TRUE(file.Rotate().ok());
+    if (id[0] == 'd') break;
+    ASSERT_TRUE(file.Rotate().ok());
   }
   EXPECT_THAT(folder.Names(), ElementsAre("log", "log.1", "log.2"));
   EXPECT_THAT(IdsIn(folder.File()), ElementsAre("d"));
