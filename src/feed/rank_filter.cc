@@ -85,7 +85,7 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   }
 
   const std::span<const uint64_t> kept = hashes.first(usable_blocks);
-  const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event);
+  const uint64_t salt_part = event.local_hashes.count > 0 ? 0 : SaltPart(event, kept);
   RememberSalt(kept, *tier, salt_part, counters);
   const std::vector<LocalBlockHash> local = ContentOf(batch, event, usable_blocks, salt_part);
   Stored stored;
@@ -293,11 +293,15 @@ void RankFilter::Remember(std::span<const uint64_t> hashes, StorageTier tier, Sk
   }
 }
 
-uint64_t RankFilter::SaltPart(const RawEvent& event) const {
+// A block that is copied to a lower tier may outlive its parent. Then it is told by its own name,
+// which is the same on every tier.
+uint64_t RankFilter::SaltPart(const RawEvent& event, std::span<const uint64_t> hashes) const {
   if (!event.cache_salt.empty()) {
     return BlockSeed({.lora_name = {}, .cache_salt = event.cache_salt}) - BlockSeed({});
   }
-  return event.parent ? InheritedSaltPart(*event.parent) : 0;
+  if (!event.parent) return 0;
+  const uint64_t inherited = InheritedSaltPart(*event.parent);
+  return inherited != 0 ? inherited : InheritedSaltPart(hashes.front());
 }
 
 uint64_t RankFilter::InheritedSaltPart(uint64_t hash) const {

@@ -98,7 +98,7 @@ class RankFilter {
                 FeedCounters* counters);
   std::vector<LocalBlockHash> ContentOf(const RawBatch& batch, const RawEvent& event,
                                         size_t usable_blocks, uint64_t salt_part) const;
-  uint64_t SaltPart(const RawEvent& event) const;
+  uint64_t SaltPart(const RawEvent& event, std::span<const uint64_t> hashes) const;
   uint64_t InheritedSaltPart(uint64_t hash) const;
   void RememberSalt(std::span<const uint64_t> hashes, StorageTier tier, uint64_t salt_part,
                     FeedCounters* counters);

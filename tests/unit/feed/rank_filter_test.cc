@@ -297,6 +297,17 @@ TEST_F(RankFilterTest, SaltIsInheritedFromAnotherTier) {
   EXPECT_EQ(StoredContent(2), LocalHashes(Tokens(9, 4), salted));
 }
 
+// Found by tests/property/truth: without the salt the copy was of another content.
+TEST_F(RankFilterTest, CopyOnALowerTierKeepsItsSaltWhenItsParentIsGone) {
+  const std::string salt = MsgpackWriter().Str("cache_salt").Str("tenant-a").bytes();
+  FeedEvents({MapStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4)}, 1, salt),
+              ArrayStore({.hashes = {6}, .parent = 5, .tokens = Tokens(5, 4)}), ArrayRemove({5}),
+              ArrayStore({.hashes = {6}, .parent = 5, .tokens = Tokens(5, 4), .medium = "CPU"})});
+  ASSERT_EQ(stores_.size(), 3u);
+  EXPECT_EQ(StoredContent(2),
+            LocalHashes(Tokens(5, 4), {.lora_name = {}, .cache_salt = "tenant-a"}));
+}
+
 TEST_F(RankFilterTest, BlockStoredForRealAfterAPlaceholderIsRemovedForReal) {
   FeedEvents({ArrayStore({.hashes = {5}, .parent = {}, .tokens = {}, .block_size = 0}),
               ArrayStore({.hashes = {5}, .parent = {}, .tokens = Tokens(1, 4)}), ArrayRemove({5})});
