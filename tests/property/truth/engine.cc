@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "property/truth/host_tier.h"
+
 namespace kvrouter::truth {
 
 void Engine::Submit(const std::vector<NodeId>& path) {
@@ -25,6 +27,8 @@ void Engine::Stop() { cache_.reset(); }
 void Engine::Start() {
   ++lives_;
   cache_ = MakeCache(config_.cache, Mix(seed_, lives_));
+  if (config_.host_tier)
+    cache_ = std::make_unique<HostTier>(std::move(cache_), Mix(Mix(seed_, lives_), 1));
   NewPublisher();
   LoseAll({publisher_life_, 0});
   holds_untold_ = false;
@@ -63,7 +67,7 @@ void Engine::Account(const std::vector<CacheOp>& ops, Said said) {
   for (const CacheOp& op : ops) {
     if (op.kind == CacheOp::Kind::kCleared) LoseAll(said);
     for (const NodeId node : op.nodes) {
-      Holding& holding = holdings_[node];
+      Holding& holding = holdings_[{op.tier, node}];
       if (op.kind == CacheOp::Kind::kStored) {
         ++holding.copies;
       } else if (--holding.copies == 0) {
@@ -74,14 +78,14 @@ void Engine::Account(const std::vector<CacheOp>& ops, Said said) {
 }
 
 void Engine::LoseAll(Said said) {
-  for (auto& [node, holding] : holdings_) {
+  for (auto& [block, holding] : holdings_) {
     if (holding.copies > 0) holding.last_loss = Loss{timeline_.Now(), said};
     holding.copies = 0;
   }
 }
 
-std::optional<Engine::Loss> Engine::LastLoss(NodeId node) const {
-  const auto known = holdings_.find(node);
+std::optional<Engine::Loss> Engine::LastLoss(StorageTier tier, NodeId node) const {
+  const auto known = holdings_.find({tier, node});
   return known == holdings_.end() ? std::nullopt : known->second.last_loss;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "property/truth/engine_cache.h"
@@ -32,6 +33,7 @@ struct Batch {
 
 struct EngineConfig {
   CacheKind cache = CacheKind::kFifo;
+  bool host_tier = false;
   Dialect dialect;
   uint32_t dp_rank = 0;
   size_t history_batches = 10'000;  // kept for replay
@@ -65,6 +67,7 @@ class Engine {
 
   bool IsRunning() const { return cache_ != nullptr; }
   uint32_t HeldPrefix(const std::vector<NodeId>& path) const { return cache_->HeldPrefix(path); }
+  bool HoldsOnHost(NodeId node) const { return cache_->HoldsOnHost(node); }
   const std::deque<Batch>& History() const { return history_; }
   const EngineConfig& config() const { return config_; }
   uint64_t publisher_life() const { return publisher_life_; }
@@ -74,13 +77,13 @@ class Engine {
   bool HoldsUntold() const { return holds_untold_; }
   bool HistoryIsWhole() const { return history_.empty() || history_.front().said.sequence == 0; }
 
-  // When and with which batch the engine last lost its last copy of the block; nothing if it never
-  // had one since the first start.
+  // When and with which batch the engine last lost its last copy of the block on that tier; nothing
+  // if it never had one since the first start.
   struct Loss {
     MonotonicTime at{};
     Said said;
   };
-  std::optional<Loss> LastLoss(NodeId node) const;
+  std::optional<Loss> LastLoss(StorageTier tier, NodeId node) const;
 
  private:
   struct Holding {
@@ -106,7 +109,7 @@ class Engine {
   std::deque<Batch> history_;
   double clock_offset_s_ = 1.7e9;
   bool holds_untold_ = false;
-  std::map<NodeId, Holding> holdings_;
+  std::map<std::pair<StorageTier, NodeId>, Holding> holdings_;
 };
 
 }  // namespace kvrouter::truth

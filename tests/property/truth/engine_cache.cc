@@ -49,10 +49,11 @@ class ModelCache final : public EngineCache {
     for (const sim::EngineEvent& event : events_) {
       if (const auto* stored = std::get_if<sim::BlocksStored>(&event.what)) {
         const auto begin = live_.at(stored->id).begin() + static_cast<int64_t>(stored->first_block);
-        ops->push_back({CacheOp::Kind::kStored,
-                        std::vector<NodeId>(begin, begin + static_cast<int64_t>(stored->count))});
+        ops->push_back(
+            {.kind = CacheOp::Kind::kStored,
+             .nodes = std::vector<NodeId>(begin, begin + static_cast<int64_t>(stored->count))});
       } else if (const auto* removed = std::get_if<sim::BlocksRemoved>(&event.what)) {
-        CacheOp op{CacheOp::Kind::kRemoved, {}};
+        CacheOp op{.kind = CacheOp::Kind::kRemoved, .nodes = {}};
         for (const EngineHash hash : removed->hashes)
           op.nodes.push_back(static_cast<NodeId>(static_cast<uint64_t>(hash)));
         ops->push_back(std::move(op));
@@ -126,7 +127,7 @@ class HoleyCache final : public EngineCache {
     const uint32_t hit = HeldPrefix(path);
     // Sometimes only evicts: another group of the engine needed the room.
     const uint32_t end = dice_.Chance(0.1) ? hit : static_cast<uint32_t>(path.size());
-    CacheOp removed{CacheOp::Kind::kRemoved, {}};
+    CacheOp removed{.kind = CacheOp::Kind::kRemoved, .nodes = {}};
     uint32_t to_evict = end == hit ? 1 + dice_.Below(4) : 0;
     if (copies_.size() + end - hit > capacity_blocks_)
       to_evict += static_cast<uint32_t>(copies_.size() + end - hit - capacity_blocks_);
@@ -142,7 +143,7 @@ class HoleyCache final : public EngineCache {
     if (end == hit) return;
     const std::vector<NodeId> stored(path.begin() + hit, path.begin() + end);
     copies_.insert(copies_.end(), stored.begin(), stored.end());
-    ops->push_back({CacheOp::Kind::kStored, stored});
+    ops->push_back({.kind = CacheOp::Kind::kStored, .nodes = stored});
   }
 
   Dice dice_;

@@ -16,6 +16,7 @@ struct CacheOp {
   enum class Kind : uint8_t { kStored, kRemoved, kCleared };
   Kind kind = Kind::kCleared;
   std::vector<NodeId> nodes;
+  StorageTier tier = StorageTier::kDevice;  // cleared: all of them
 };
 
 // The prefix cache of one engine life: the truth that a router has to match.
@@ -28,7 +29,9 @@ class EngineCache {
   virtual void Advance(MonotonicTime now, std::vector<CacheOp>* ops) = 0;
   // False: not now.
   virtual bool Reset() = 0;
+  // On the device, from the start without a hole.
   virtual uint32_t HeldPrefix(const std::vector<NodeId>& path) const = 0;
+  virtual bool HoldsOnHost(NodeId) const { return false; }
 };
 
 enum class CacheKind : uint8_t {

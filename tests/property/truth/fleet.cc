@@ -62,8 +62,13 @@ void Fleet::AddWorker(uint32_t dp_size, bool on_plane) {
     worker.ranks.push_back(number);
     Dice dice(Mix(seed_, 100 + number));
     const size_t histories[] = {4 + dice.Below(20), 60, 10'000, 10'000};
-    const EngineConfig config{.cache = static_cast<CacheKind>(dice.Below(3)),
-                              .dialect = Dialect::Random(&dice),
+    Dice host(Mix(seed_, 300 + number));
+    const auto cache = static_cast<CacheKind>(dice.Below(3));
+    Dialect dialect = Dialect::Random(&dice);
+    dialect.host_placeholders = host.Chance(0.3);
+    const EngineConfig config{.cache = cache,
+                              .host_tier = host.Chance(0.4),
+                              .dialect = dialect,
                               .dp_rank = dp_rank,
                               .history_batches = histories[dice.Below(4)]};
     Rank rank;

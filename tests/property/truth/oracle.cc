@@ -13,28 +13,57 @@ Probe RandomProbe(const PromptTree& tree, Dice* dice) {
   return probe;
 }
 
-std::map<Target, uint32_t> Overlaps(const Router& router, const PromptTree& tree,
-                                    const Probe& probe) {
+struct Overlap {
+  uint32_t device_blocks = 0;
+  uint32_t host_blocks = 0;  // behind those
+};
+
+Overlap HeldBy(const Engine& engine, const std::vector<NodeId>& path) {
+  Overlap held{.device_blocks = engine.HeldPrefix(path)};
+  for (size_t i = held.device_blocks; i < path.size() && engine.HoldsOnHost(path[i]); ++i)
+    ++held.host_blocks;
+  return held;
+}
+
+// What the router believes beyond what the engine holds.
+struct FalseHit {
+  StorageTier tier = StorageTier::kDevice;
+  NodeId node = 0;
+};
+std::optional<FalseHit> FindFalseHit(const Engine& engine, const std::vector<NodeId>& path,
+                                     const Overlap& believed) {
+  const uint32_t held = engine.HeldPrefix(path);
+  if (believed.device_blocks > held) return FalseHit{StorageTier::kDevice, path[held]};
+  for (uint32_t i = believed.device_blocks; i < believed.device_blocks + believed.host_blocks; ++i)
+    if (!engine.HoldsOnHost(path[i])) return FalseHit{StorageTier::kHostPinned, path[i]};
+  return std::nullopt;
+}
+
+std::map<Target, Overlap> Overlaps(const Router& router, const PromptTree& tree,
+                                   const Probe& probe) {
   std::vector<TokenId> tokens;
   for (const NodeId node : probe.path) tree.AppendTokens(node, &tokens);
   if (probe.foreign_tail) tokens.insert(tokens.end(), kBlockTokens + 1, tree.ForeignToken());
   RouteRequest request;
   request.prompt = TokenPrompt{tokens};
   request.cache_salt = tree[probe.path.front()].salt;
-  std::map<Target, uint32_t> overlaps;
+  std::map<Target, Overlap> overlaps;
   const auto found = router.FindOverlap(request);
   if (!found.ok()) return overlaps;  // no worker is registered: nothing is claimed
-  for (const TargetOverlap& overlap : *found) overlaps[overlap.target] = overlap.device_blocks;
+  for (const TargetOverlap& overlap : *found)
+    overlaps[overlap.target] = {overlap.device_blocks, overlap.host_blocks};
   return overlaps;
 }
 
 std::string Complaint(const char* what, const Subject& subject, const Probe& probe,
-                      uint32_t believed, uint32_t held) {
+                      const Overlap& believed, const Overlap& held) {
   return fmt::format(
-      "{}: worker {} rank {} holds {} blocks of the prompt that ends at node {}, the "
-      "router believes {} (feed: {})",
-      what, static_cast<uint64_t>(subject.target.worker), subject.target.dp_rank, held,
-      probe.path.back(), believed, subject.says);
+      "{}: worker {} rank {} holds {} blocks and {} on the host of the prompt that ends at node "
+      "{}, "
+      "the router believes {} and {} (feed: {})",
+      what, static_cast<uint64_t>(subject.target.worker), subject.target.dp_rank,
+      held.device_blocks, held.host_blocks, probe.path.back(), believed.device_blocks,
+      believed.host_blocks, subject.says);
 }
 
 }  // namespace
@@ -59,12 +88,15 @@ std::optional<std::string> CheckQuiet(const Router& router, const PromptTree& tr
     probes.push_back(std::move(cut));
   }
   for (const Probe& probe : probes) {
-    std::map<Target, uint32_t> overlaps = Overlaps(router, tree, probe);
+    std::map<Target, Overlap> overlaps = Overlaps(router, tree, probe);
     for (const Subject& subject : subjects) {
-      const uint32_t believed = overlaps[subject.target];
-      const uint32_t held = subject.engine->HeldPrefix(probe.path);
-      if (believed > held) return Complaint("false hit at rest", subject, probe, believed, held);
-      if (believed < held && subject.says_live && !subject.engine->HoldsUntold())
+      const Overlap believed = overlaps[subject.target];
+      const Overlap held = HeldBy(*subject.engine, probe.path);
+      if (FindFalseHit(*subject.engine, probe.path, believed))
+        return Complaint("false hit at rest", subject, probe, believed, held);
+      const bool is_missed =
+          believed.device_blocks < held.device_blocks || believed.host_blocks < held.host_blocks;
+      if (is_missed && subject.says_live && !subject.engine->HoldsUntold())
         return Complaint("missed hit of a live feed", subject, probe, believed, held);
     }
   }
@@ -76,13 +108,14 @@ std::optional<std::string> CheckRunning(const Router& router, const PromptTree& 
                                         MonotonicTime now, Dice* dice) {
   for (uint32_t i = 0; i < probes; ++i) {
     const Probe probe = RandomProbe(tree, dice);
-    std::map<Target, uint32_t> overlaps = Overlaps(router, tree, probe);
+    std::map<Target, Overlap> overlaps = Overlaps(router, tree, probe);
     for (const Subject& subject : subjects) {
-      const uint32_t believed = overlaps[subject.target];
-      if (believed == 0 || !subject.engine->IsRunning()) continue;
-      const uint32_t held = subject.engine->HeldPrefix(probe.path);
-      if (believed <= held) continue;
-      const auto loss = subject.engine->LastLoss(probe.path[held]);
+      const Overlap believed = overlaps[subject.target];
+      if (!subject.engine->IsRunning()) continue;
+      const auto false_hit = FindFalseHit(*subject.engine, probe.path, believed);
+      if (!false_hit) continue;
+      const Overlap held = HeldBy(*subject.engine, probe.path);
+      const auto loss = subject.engine->LastLoss(false_hit->tier, false_hit->node);
       if (!loss) return Complaint("block that never was", subject, probe, believed, held);
       const auto noticed = subject.noticed_at(loss->said);
       if (noticed && now - *noticed > kFalseHitBound) {

@@ -25,6 +25,7 @@ PlaneMessage PlanePublisher::Tell(const Batch& batch) {
     event.dp_rank = target_.dp_rank;
     event.event_id = next_event_id_++;
     event.data = Data(op);
+    if (op.tier != StorageTier::kDevice) event.storage_tier = "host_pinned";
     events.push_back(std::move(event));
   }
   return {.target = target_,
@@ -41,8 +42,8 @@ std::string PlanePublisher::Data(const CacheOp& op) {
       std::vector<uint64_t> gone;
       for (const NodeId node : op.nodes) {
         // One that it never heard of, since it is younger than its engine, is gone with any copy.
-        if (--copies_[node] <= 0) {
-          copies_.erase(node);
+        if (--copies_[{op.tier, node}] <= 0) {
+          copies_.erase({op.tier, node});
           gone.push_back(EngineName(Mix(seed_, life_), node));
         }
       }
@@ -54,7 +55,7 @@ std::string PlanePublisher::Data(const CacheOp& op) {
   const auto& first = tree_[op.nodes.front()];
   PlaneBlocks blocks;
   for (const NodeId node : op.nodes) {
-    ++copies_[node];
+    ++copies_[{op.tier, node}];
     std::vector<TokenId> tokens;
     tree_.AppendTokens(node, &tokens);
     std::vector<LocalBlockHash> local;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "kvrouter/types.h"
 #include "property/truth/engine.h"
@@ -38,7 +39,7 @@ class PlanePublisher {
   uint64_t life_ = 0;
   uint64_t next_event_id_ = 0;
   uint64_t next_message_ = 0;
-  std::map<NodeId, int> copies_;
+  std::map<std::pair<StorageTier, NodeId>, int> copies_;
 };
 
 }  // namespace kvrouter::truth

@@ -29,7 +29,8 @@ class EventWriter {
   EventWriter(const PromptTree& tree, const Dialect& dialect, uint64_t life, MsgpackWriter* out)
       : tree_(tree), dialect_(dialect), life_(life), out_(*out) {}
 
-  void Stored(const std::vector<NodeId>& nodes, uint32_t group) {
+  void Stored(const std::vector<NodeId>& nodes, uint32_t group, StorageTier tier) {
+    const bool is_placeholder = tier != StorageTier::kDevice && dialect_.host_placeholders;
     const auto& first = tree_[nodes.front()];
     // The salt is named with the first block of a sequence only.
     const bool salted = !first.parent && !first.salt.empty();
@@ -44,11 +45,13 @@ class EventWriter {
     Key("parent_block_hash");
     first.parent ? WriteHash(dialect_, EngineName(life_, *first.parent), &out_) : (void)out_.Nil();
     std::vector<TokenId> tokens;
-    for (const NodeId node : nodes) tree_.AppendTokens(node, &tokens);
+    for (const NodeId node : nodes) {
+      if (!is_placeholder) tree_.AppendTokens(node, &tokens);
+    }
     Key("token_ids").UintArray(tokens);
     Key("block_size").Uint(kBlockTokens);
     Key("lora_id").Nil();
-    Key("medium").Str("GPU");
+    Key("medium").Str(Medium(tier));
     if (dialect_.maps || extras) Key("lora_name").Nil();
     if (salted) {
       Key("extra_keys").Array(nodes.size()).Array(1).Str(first.salt);
@@ -61,7 +64,7 @@ class EventWriter {
     Key("kv_cache_spec_kind").Str(group == 0 ? "full_attention" : "sliding_window");
   }
 
-  void Removed(const std::vector<NodeId>& nodes, uint32_t group) {
+  void Removed(const std::vector<NodeId>& nodes, uint32_t group, StorageTier tier) {
     if (dialect_.maps) {
       out_.Map(dialect_.groups ? 4 : 3).Str("type").Str("BlockRemoved");
     } else {
@@ -69,7 +72,7 @@ class EventWriter {
     }
     Key("block_hashes").Array(nodes.size());
     for (const NodeId node : nodes) WriteHash(dialect_, EngineName(life_, node), &out_);
-    Key("medium").Str("GPU");
+    Key("medium").Str(Medium(tier));
     if (dialect_.groups) Key("group_idx").Uint(group);
   }
 
@@ -79,6 +82,9 @@ class EventWriter {
   }
 
  private:
+  static const char* Medium(StorageTier tier) {
+    return tier == StorageTier::kDevice ? "GPU" : "CPU";
+  }
   MsgpackWriter& Key(const char* name) { return dialect_.maps ? out_.Str(name) : out_; }
 
   const PromptTree& tree_;
@@ -110,16 +116,18 @@ std::string EncodeBatch(const PromptTree& tree, const Dialect& dialect, uint64_t
     events.push_back(event.bytes());
   };
   for (const CacheOp& op : ops) {
+    const bool has_window = dialect.groups && op.tier == StorageTier::kDevice;
     switch (op.kind) {
       case CacheOp::Kind::kStored:
-        add([&](EventWriter& w) { w.Stored(op.nodes, 0); });
-        if (dialect.groups) add([&](EventWriter& w) { w.Stored(op.nodes, 1); });
+        add([&](EventWriter& w) { w.Stored(op.nodes, 0, op.tier); });
+        if (has_window) add([&](EventWriter& w) { w.Stored(op.nodes, 1, op.tier); });
         break;
       case CacheOp::Kind::kRemoved:
         if (dice->Chance(0.5)) {
-          add([&](EventWriter& w) { w.Removed(op.nodes, 0); });
+          add([&](EventWriter& w) { w.Removed(op.nodes, 0, op.tier); });
         } else {
-          for (const NodeId node : op.nodes) add([&](EventWriter& w) { w.Removed({node}, 0); });
+          for (const NodeId node : op.nodes)
+            add([&](EventWriter& w) { w.Removed({node}, 0, op.tier); });
         }
         break;
       case CacheOp::Kind::kCleared:
@@ -127,8 +135,8 @@ std::string EncodeBatch(const PromptTree& tree, const Dialect& dialect, uint64_t
         break;
     }
     // The window moves on: its copies go while those of the main group stay.
-    if (dialect.groups && op.kind == CacheOp::Kind::kStored && dice->Chance(0.5))
-      add([&](EventWriter& w) { w.Removed(op.nodes, 1); });
+    if (has_window && op.kind == CacheOp::Kind::kStored && dice->Chance(0.5))
+      add([&](EventWriter& w) { w.Removed(op.nodes, 1, op.tier); });
   }
   MsgpackWriter batch;
   batch.Array(dialect.tells_rank ? 3 : 2).Float(wall_time_s).Array(events.size());

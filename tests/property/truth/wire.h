@@ -19,6 +19,7 @@ struct Dialect {
   bool tells_rank = true;
   bool replay_topic = false;  // replies carry the topic frame
   Hashes hashes = Hashes::kUnsigned;
+  bool host_placeholders = false;  // copies to the host are named only, not told again
 
   static Dialect Random(Dice* dice);
 };
