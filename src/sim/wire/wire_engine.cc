@@ -74,6 +74,17 @@ void WireEngine::ResetPrefixCache(MonotonicTime now) {
   PublishSnapshot();
 }
 
+std::vector<uint64_t> WireEngine::CachedPrefixBlocks(
+    const std::vector<std::vector<TokenId>>& prompts) const {
+  std::vector<uint64_t> blocks;
+  blocks.reserve(prompts.size());
+  for (const std::vector<TokenId>& prompt : prompts) {
+    blocks.push_back(model_.CachedPrefixBlocks(
+        ChainedEngineHashes(prompt, config_.model.block_size_tokens, config_.hash_seed)));
+  }
+  return blocks;
+}
+
 void WireEngine::AdvanceTo(MonotonicTime now) {
   events_.clear();
   model_.AdvanceTo(now, &events_);

@@ -41,6 +41,9 @@ class WireEngine {
   // Drops the prefix cache unless blocks are in use; says AllBlocksCleared only if it did.
   void ResetPrefixCache(MonotonicTime now);
 
+  // Leading blocks of each prompt that are cached now: what a router ought to believe. For tests.
+  std::vector<uint64_t> CachedPrefixBlocks(const std::vector<std::vector<TokenId>>& prompts) const;
+
   MonotonicTime NextEventTime() const { return model_.NextEventTime(); }
   void AdvanceTo(MonotonicTime now);
   // Aborts the requests whose clients left.

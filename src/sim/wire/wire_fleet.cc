@@ -34,7 +34,12 @@ struct ResetCommand {
   size_t engine;
   std::shared_ptr<HttpResponder> responder;
 };
-using Command = std::variant<SubmitCommand, ResetCommand>;
+struct CachedPrefixCommand {
+  size_t engine;
+  std::vector<std::vector<TokenId>> prompts;
+  std::shared_ptr<HttpResponder> responder;
+};
+using Command = std::variant<SubmitCommand, ResetCommand, CachedPrefixCommand>;
 
 // Real time to model time and back; both start at 0 with the fleet.
 class ScaledClock {
@@ -91,6 +96,8 @@ struct WireFleet::Impl {
   void AddRoutes(size_t engine, HttpServer& server);
   void AcceptCompletion(size_t engine, const HttpRequest& http,
                         std::shared_ptr<HttpResponder> responder);
+  void AcceptCachedPrefix(size_t engine, const HttpRequest& http,
+                          std::shared_ptr<HttpResponder> responder);
   void Enqueue(Command command, HttpResponder& responder);
   void Run();
   void Execute(Command command);
@@ -145,6 +152,27 @@ void WireFleet::Impl::AddRoutes(size_t engine, HttpServer& server) {
                     [this, engine](const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
                       Enqueue(ResetCommand{engine, responder}, *responder);
                     });
+  server.RouteAsync(
+      "POST", "/cached_prefix",
+      [this, engine](const HttpRequest& http, std::shared_ptr<HttpResponder> responder) {
+        AcceptCachedPrefix(engine, http, std::move(responder));
+      });
+}
+
+// {"prompts": [[token, ...], ...]} -> {"blocks": [n, ...]}, all of one moment. No engine has this:
+// it is how a test asks for the truth.
+void WireFleet::Impl::AcceptCachedPrefix(size_t engine, const HttpRequest& http,
+                                         std::shared_ptr<HttpResponder> responder) {
+  const auto body = nlohmann::json::parse(http.body, nullptr, /*allow_exceptions=*/false);
+  CachedPrefixCommand command{engine, {}, responder};
+  try {
+    command.prompts = body.at("prompts").get<std::vector<std::vector<TokenId>>>();
+  } catch (const nlohmann::json::exception& error) {
+    responder->Complete(JsonResponse(
+        400, ErrorBody(fmt::format("prompts: {}", error.what()), "invalid_request_error", 400)));
+    return;
+  }
+  Enqueue(std::move(command), *responder);
 }
 
 void WireFleet::Impl::AcceptCompletion(size_t engine, const HttpRequest& http,
@@ -191,6 +219,13 @@ void WireFleet::Impl::Execute(Command command) {
   const MonotonicTime now = clock.ModelNow();
   if (auto* submit = std::get_if<SubmitCommand>(&command)) {
     engines[submit->engine]->Submit(std::move(submit->request), std::move(submit->responder), now);
+    return;
+  }
+  if (const auto* question = std::get_if<CachedPrefixCommand>(&command)) {
+    engines[question->engine]->AdvanceTo(now);
+    const nlohmann::json answer = {
+        {"blocks", engines[question->engine]->CachedPrefixBlocks(question->prompts)}};
+    question->responder->Complete(JsonResponse(200, answer.dump()));
     return;
   }
   // vLLM answers 200 whether or not the cache could be dropped.
