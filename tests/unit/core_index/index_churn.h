@@ -2,9 +2,11 @@
 #define KVROUTER_TESTS_UNIT_CORE_INDEX_INDEX_CHURN_H_
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "core/index/block_index.h"
 #include "support/index_driver.h"
+#include "support/sanitized.h"
 
 namespace kvrouter {
 
@@ -62,19 +64,32 @@ class IndexChurn {
   uint64_t unique_ = 1'000'000;
 };
 
+// What the process has allocated: from it nothing hides that the index does not count itself.
+inline double HeapBytesInUse() {
+  const auto info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd);
+}
+
 // Runs `rounds`, and expects memory and counts to be the same at a tenth of them and at the end.
 inline void ExpectFlatOver(IndexChurn::Drop drop, int rounds) {
   IndexChurn churn(drop);
   BlockIndexStats early;
+  double early_heap_bytes = 0;
   for (int round = 1; round <= rounds; ++round) {
     ASSERT_NO_FATAL_FAILURE(churn.Round());
-    if (round == rounds / 10) early = churn.Stats();
+    if (round != rounds / 10) continue;
+    early = churn.Stats();
+    early_heap_bytes = HeapBytesInUse();
   }
   const BlockIndexStats late = churn.Stats();
   EXPECT_EQ(late.holder_blocks, 1);
   EXPECT_EQ(late.unique_blocks, 1);
   EXPECT_EQ(late.nodes, 1);
   EXPECT_LE(static_cast<double>(late.bytes), static_cast<double>(early.bytes) * 1.05);
+  // Less than one word for each round in between.
+  if (!kSanitized) {
+    EXPECT_LT(HeapBytesInUse() - early_heap_bytes, 8 * 0.9 * rounds);
+  }
 }
 
 }  // namespace kvrouter
