@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "kvrouter/admission.h"
 
 namespace kvrouter {
 
@@ -51,6 +52,9 @@ struct SchedulerConfig {
   // Live bookings per partition; the next one fails with kLimitReached. Bounds memory against
   // callers that never free.
   uint64_t max_bookings = 1'000'000;  // 1..4,194,304
+  OverloadThresholds overload;
+  QueueConfig queue;
+  OutlierEjectionConfig outlier_ejection;
 
   friend bool operator==(const SchedulerConfig&, const SchedulerConfig&) = default;
 };

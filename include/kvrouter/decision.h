@@ -1,6 +1,7 @@
 #ifndef KVROUTER_DECISION_H_
 #define KVROUTER_DECISION_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -99,6 +100,9 @@ struct RouteRequest {
   double priority_jump = 0;
   // It waits no longer than this. Absent: as long as its caller does.
   std::optional<MonotonicTime> deadline = {};
+  // False: decided at once, whoever waits and however busy the targets are; for advice that only
+  // looks.
+  bool may_wait = true;
 };
 
 // A booking on a target that the caller chose, e.g. from the answer to an earlier advice.
@@ -230,10 +234,22 @@ struct FilterCounts {
   uint32_t draining = 0;
   uint32_t overloaded = 0;
   uint32_t not_pinned = 0;
+  uint32_t taints = 0;           // without a required one
+  uint32_t no_lora_replica = 0;  // declares its adapters, and the request's is not among them
+  uint32_t ejected = 0;  // also if they were the candidates all the same, nobody else being left
 };
 
 // Why one target was no candidate: the first of these that speaks against it.
-enum class FilterReason : uint8_t { kNotPinned, kNotAllowed, kExcluded, kDraining };
+enum class FilterReason : uint8_t {
+  kNotPinned,
+  kNotAllowed,
+  kExcluded,
+  kDraining,
+  kTaints,
+  kNoLoraReplica,
+  kOverloaded,
+  kEjected,
+};
 std::string_view FilterReasonName(FilterReason reason);
 
 struct FilteredTarget {
@@ -319,6 +335,7 @@ struct RouteDecision {
   uint64_t config_generation = 0;
   // Absent: there is no shadow policy, or there was nothing to choose.
   std::optional<ShadowChoice> shadow;
+  std::chrono::nanoseconds waited{};  // in the queue
 };
 
 }  // namespace kvrouter

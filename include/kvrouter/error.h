@@ -1,7 +1,10 @@
 #ifndef KVROUTER_ERROR_H_
 #define KVROUTER_ERROR_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -28,10 +31,12 @@ enum class ErrorReason : uint8_t {
   kBlockSizeConflict,    // the partition has another block size
   kIncarnationConflict,  // the call speaks for an older life of the worker
   kShuttingDown,
-  kLimitReached,  // one of our bounded containers is full; the message names it
-  kFeedConflict,  // the rank's events come from elsewhere, or from a later stream
+  kLimitReached,         // one of our bounded containers is full; the message names it
+  kFeedConflict,         // the rank's events come from elsewhere, or from a later stream
   kBlockNamingConflict,  // the partition's engines name blocks otherwise (EAGLE, image token)
+  kQueueDeadline,        // it waited in the queue until its deadline
 };
+inline constexpr size_t kErrorReasonCount = static_cast<size_t>(ErrorReason::kQueueDeadline) + 1;
 
 // Letters-only name as it appears on wires and in labels, e.g. "all_overloaded".
 std::string_view ErrorReasonName(ErrorReason reason);
@@ -41,6 +46,22 @@ absl::Status MakeError(absl::StatusCode code, ErrorReason reason, std::string_vi
 
 // kUnspecified if the status carries none.
 ErrorReason ErrorReasonOf(const absl::Status& status);
+
+// Which limit of the queue a request met.
+struct QueueRejection {
+  std::string policy_class;
+  std::string limit_kind;  // requests, raw_isl_tokens, cached_tokens, max_waiting
+  uint64_t current = 0;    // what waits
+  uint64_t limit = 0;
+
+  friend bool operator==(const QueueRejection&, const QueueRejection&) = default;
+};
+
+// RESOURCE_EXHAUSTED kQueueLimit that says and carries it.
+absl::Status MakeQueueLimitError(const QueueRejection& rejection);
+
+// Absent if the status carries none.
+std::optional<QueueRejection> QueueRejectionOf(const absl::Status& status);
 
 }  // namespace kvrouter
 

@@ -2,6 +2,7 @@
 #define KVROUTER_ROUTER_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,9 +45,29 @@ struct TargetLoad {
   uint64_t active_prefill_tokens = 0;
   double active_decode_blocks = 0;
   uint64_t active_requests = 0;
+  bool overloaded = false;  // its worker is no candidate for that (SchedulerConfig::overload)
+  std::optional<MonotonicTime> ejected_until;  // taken out for its failures, now or lately
+  uint32_t ejections = 0;                      // since it was last healthy for long
   uint64_t index_blocks = 0;  // distinct blocks the index believes it holds on the device
   // The same on each tier, by StorageTier; [kDevice] is index_blocks.
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};
+};
+
+// What waits in one class of a partition's queue, and what became of the others.
+struct QueueClassSnapshot {
+  std::string policy_class;
+  uint64_t waiting = 0;
+  uint64_t waiting_isl_tokens = 0;
+  uint64_t waiting_cached_tokens = 0;
+  uint64_t parked_total = 0;     // each ends as one of the next three, or waits
+  uint64_t released_total = 0;   // to be decided
+  uint64_t cancelled_total = 0;  // its caller left
+  uint64_t expired_total = 0;    // at its deadline
+  // Never parked, by the limit they met.
+  uint64_t over_request_limit_total = 0;
+  uint64_t over_isl_token_limit_total = 0;
+  uint64_t over_cached_token_limit_total = 0;
+  uint64_t over_max_waiting_total = 0;
 };
 
 struct PartitionSnapshot {
@@ -63,7 +84,10 @@ struct PartitionSnapshot {
   uint64_t index_nodes = 0;
   uint64_t bookings = 0;
   uint64_t bookings_expired_total = 0;
-  std::vector<TargetLoad> loads;  // ascending target
+  uint64_t ejections_total = 0;
+  uint64_t ejections_refused_total = 0;   // too many were out, or it was the last one
+  std::vector<QueueClassSnapshot> queue;  // as configured
+  std::vector<TargetLoad> loads;          // ascending target
 };
 
 // What one target's load would be with one more request on it; nothing is booked.
@@ -87,6 +111,21 @@ struct TargetOverlap {
   uint32_t host_blocks = 0;
   uint32_t disk_blocks = 0;
   uint32_t external_blocks = 0;
+};
+
+// What an engine, or somebody who watches it, says of one rank's memory; absent: nothing.
+struct ReportedLoad {
+  Target target;
+  std::optional<double> kv_used_blocks = {};
+  std::optional<double> active_decode_blocks = {};
+};
+
+// How what was sent to a target ended.
+struct LegReport {
+  Target target;
+  Incarnation incarnation{};
+  bool succeeded = true;
+  std::chrono::nanoseconds after{};  // its dispatch
 };
 
 struct DumpCounts {
@@ -142,8 +181,10 @@ class Router {
   // ---- Requests ----
 
   // Decides, and books if request.book. Errors carry an ErrorReason: kInvalidRequest, kTooLarge,
-  // kNoWorkers, kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached. The booking's id is in
-  // the decision; the caller owns it and must Finish it exactly once.
+  // kNoWorkers, kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached, kQueueLimit. The
+  // booking's id is in the decision; the caller owns it and must Finish it exactly once. With a
+  // ticket: call Pump, for the request may be able to go already. What the request borrows is free
+  // again when this returns.
   absl::StatusOr<Submission> Submit(const RouteRequest& request, MonotonicTime now);
 
   // Books on the target the caller names, without picking; never waits, may overload it. The
@@ -153,8 +194,9 @@ class Router {
   // prompt tokens.
   absl::StatusOr<RouteDecision> Reserve(const ReserveRequest& request, MonotonicTime now);
 
-  // Decisions of waiting requests that became possible. Call after anything that frees load, and on
-  // a timer.
+  // Decisions of waiting requests that became possible, and the ends of those whose deadline is over
+  // (DEADLINE_EXCEEDED kQueueDeadline). Call after anything that frees load or changes workers, and
+  // on a timer.
   std::vector<Resolved> Pump(MonotonicTime now);
 
   // A waiting request leaves. False if the ticket is unknown or already resolved.
@@ -181,6 +223,15 @@ class Router {
 
   // Releases bookings that showed no sign of life for active_request_expiry; returns them.
   std::vector<BookingId> Expire(MonotonicTime now);
+
+  // ---- Health ----
+
+  // The latest of each field counts until the next one (busy_thresholds.h: the decode latch).
+  // Unknown targets are ignored.
+  void ReportLoad(const ReportedLoad& load);
+  // May take the target out for a while (outlier_ejection.h). Of an older life, or of an unknown
+  // target, it says nothing.
+  void ReportLeg(const LegReport& leg, MonotonicTime now);
 
   // ---- Cache events ----
 

@@ -8,6 +8,9 @@
 
 #include "base/status_macros.h"
 #include "core/schedule/booking_id.h"
+#include "core/schedule/busy_thresholds.h"
+#include "core/schedule/outlier_ejection.h"
+#include "core/schedule/policy_classes.h"
 #include "kvrouter/error.h"
 #include "kvrouter/limits.h"
 
@@ -72,6 +75,9 @@ absl::Status Validate(const RouterConfig& config) {
   }
   KVR_RETURN_IF_ERROR(CheckPeriod("active_request_expiry", scheduler.active_request_expiry));
   KVR_RETURN_IF_ERROR(CheckPeriod("expiry_check_period", scheduler.expiry_check_period));
+  KVR_RETURN_IF_ERROR(Validate(scheduler.overload));
+  KVR_RETURN_IF_ERROR(Validate(scheduler.queue));
+  KVR_RETURN_IF_ERROR(Validate(scheduler.outlier_ejection));
   KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingsLimit));
   KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionsLimit));
   KVR_RETURN_IF_ERROR(

@@ -37,6 +37,10 @@ std::string_view FilterReasonName(FilterReason reason) {
     case FilterReason::kNotAllowed: return "not_allowed";
     case FilterReason::kExcluded: return "excluded";
     case FilterReason::kDraining: return "draining";
+    case FilterReason::kTaints: return "taints";
+    case FilterReason::kNoLoraReplica: return "no_lora_replica";
+    case FilterReason::kOverloaded: return "overloaded";
+    case FilterReason::kEjected: return "ejected";
   }
   return "unknown";
 }

@@ -50,7 +50,8 @@ Scheduler::Options SchedulerOptions(const Partition::Identity& identity,
   return {.config = config,
           .partition = identity.number,
           .first_generation = identity.first_generation,
-          .random_seed = identity.random_seed};
+          .random_seed = identity.random_seed,
+          .model_name = identity.model_name};
 }
 
 }  // namespace
@@ -207,6 +208,9 @@ PartitionSnapshot Partition::Snapshot() const {
           .index_nodes = stats.nodes,
           .bookings = load.bookings,
           .bookings_expired_total = load.expired_total,
+          .ejections_total = load.ejections_total,
+          .ejections_refused_total = load.ejections_refused_total,
+          .queue = std::move(load.queue),
           .loads = std::move(load.loads)};
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "core/schedule/booking_id.h"
+#include "core/schedule/taints.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/error.h"
 #include "kvrouter/limits.h"
@@ -39,7 +40,8 @@ absl::Status ValidateSpec(const WorkerSpec& spec) {
     return Invalid(fmt::format("dp_start_rank {} leaves no room for {} ranks", spec.dp_start_rank,
                                spec.dp_size));
   }
-  return absl::OkStatus();
+  RoutingConstraints unused;
+  return AddTopologyConstraint(spec.topology, &unused);
 }
 
 // Each partition draws its own numbers, the same in every run with the same seed.
@@ -116,8 +118,10 @@ absl::StatusOr<std::shared_ptr<Partition>> PartitionDirectory::FindOrCreate(cons
                                .random_seed = SeedOf(spec, config_.random_seed),
                                .max_lower_tier_blocks = config_.max_lower_tier_blocks};
   if (identity.number >= config_.max_partitions) {
-    const auto empty = std::find_if(table->by_number.begin(), table->by_number.end(),
-                                    [](const auto& p) { return p->WorkerCount() == 0; });
+    // Those who still wait there are told so first, by the next Pump.
+    const auto empty = std::find_if(
+        table->by_number.begin(), table->by_number.end(),
+        [](const auto& p) { return p->WorkerCount() == 0 && p->scheduler().WaitingCount() == 0; });
     if (empty == table->by_number.end()) {
       return LimitReached(
           fmt::format("max_partitions reached: {} have workers", config_.max_partitions));

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "core/schedule/effective_weights.h"
+#include "core/schedule/taints.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/error.h"
 
@@ -105,7 +106,7 @@ absl::Status ValidateRequest(const RouteRequest& request) {
   if (request.expected_output_tokens && *request.expected_output_tokens == 0) {
     return Invalid("expected_output_tokens must be > 0, got 0");
   }
-  return absl::OkStatus();
+  return Validate(request.constraints);
 }
 
 }  // namespace kvrouter

@@ -10,13 +10,14 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "core/dump_cursor.h"
+#include "core/parked_request.h"
 #include "core/partition_directory.h"
 #include "core/phase_timer.h"
 #include "core/prompt.h"
 #include "core/router_settings.h"
 #include "core/schedule/candidate_detail.h"
+#include "core/schedule/candidate_filter.h"
 #include "core/schedule/effective_weights.h"
-#include "core/schedule/eligibility.h"
 #include "core/schedule/shadow.h"
 #include "kvrouter/error.h"
 
@@ -39,6 +40,7 @@ constexpr size_t kMaxKeptBlocks = 65'536;
 class ScratchLease {
  public:
   Scratch* operator->() { return &scratch_; }
+  Scratch* get() { return &scratch_; }
   ~ScratchLease() {
     const PromptBuffers& prompt = scratch_.prompt;  // either alone may be filled
     if (std::max(prompt.local_hashes.capacity(), prompt.sequence_hashes.capacity()) >
@@ -85,7 +87,8 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
               DetailBuffers* buffers, RouteDecision* out) {
   RouteDecision& decision = *out;
   const CandidateCost chosen =
-      ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index));
+      ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index),
+                table.TaintMultiplierOf(placement.index));
   const uint64_t full_blocks = prompt.local_hashes.size();
   const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
   decision.target = chosen.target;
@@ -109,7 +112,7 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   decision.best_overlap_blocks = placement.best_overlap_blocks;
   decision.best_overlap_target = placement.best_overlap_target;
   DescribeRegret(table, &decision);
-  decision.filtered = placement.filtered;
+  decision.filtered = FilterCountsOf(placement.filtered);
   decision.filtered_targets = table.filtered;
   decision.weights = WeightsOf(table.context);
   decision.tie_size = placement.pick.tie_size;
@@ -117,6 +120,13 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   decision.draw = placement.pick.draw;
   decision.config_generation = settings.generation;
   DescribeCandidates(table, placement.index, settings.config.decision_detail, buffers, &decision);
+}
+
+QueueWish QueueWishOf(const RouteRequest& request) {
+  return {.policy_class = request.policy_class,
+          .strict_priority = request.strict_priority,
+          .priority_jump = request.priority_jump,
+          .deadline = request.deadline.value_or(MonotonicTime::max())};
 }
 
 // What the caller says is cached, in blocks; absent when it says nothing.
@@ -198,6 +208,12 @@ struct Router::Impl {
                       .sequence_hashes = prompt.sequence_hashes});
   }
 
+  void Pump(Partition* partition, MonotonicTime now, std::vector<Resolved>* resolved);
+  // What became of a released request; `scratch` has its candidates.
+  absl::StatusOr<RouteDecision> DecisionOf(const Scheduler::Released& released,
+                                           const absl::StatusOr<Placement>& placement,
+                                           Scratch* scratch);
+
   RouterSettings settings;
   DecisionSink* const sink;
   PhaseObserver* const phases;
@@ -205,6 +221,43 @@ struct Router::Impl {
   std::atomic<uint64_t> shadow_number{0};
   PartitionDirectory directory;
 };
+
+void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Resolved>* resolved) {
+  std::vector<TicketId> expired;
+  partition->scheduler().ExpireWaiting(now, &expired);
+  for (const TicketId ticket : expired) {
+    resolved->push_back(
+        {.ticket = ticket,
+         .decision = MakeError(absl::StatusCode::kDeadlineExceeded, ErrorReason::kQueueDeadline,
+                               "the request waited in the queue until its deadline")});
+  }
+  ScratchLease scratch;
+  while (auto released = partition->scheduler().PumpOne(&scratch->candidates, now)) {
+    auto& parked = static_cast<ParkedRequest&>(*released->request);
+    if (!released->placement) {
+      parked.LookUpOverlaps(partition->index());
+      released->placement.emplace(
+          partition->scheduler().PickAndBook(parked.schedule, &scratch->candidates, now));
+    }
+    resolved->push_back({.ticket = released->ticket,
+                         .decision = DecisionOf(*released, *released->placement, scratch.get())});
+  }
+}
+
+// By the weights that were in force when it began to wait.
+absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released& released,
+                                                       const absl::StatusOr<Placement>& placement,
+                                                       Scratch* scratch) {
+  KVR_RETURN_IF_ERROR(placement.status());
+  const auto& parked = static_cast<const ParkedRequest&>(*released.request);
+  absl::StatusOr<RouteDecision> decision(absl::in_place);
+  Describe(parked.prompt, scratch->candidates, *placement, *parked.settings, &scratch->detail,
+           &*decision);
+  decision->waited = released.waited;
+  TryShadow(parked.route, parked.settings->config, *placement, scratch, &*decision);
+  Report(parked.route, *decision, parked.prompt, scratch->candidates);
+  return decision;
+}
 
 Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases,
                DecisionRecorder* recorder)
@@ -238,21 +291,28 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   // eligible
-  const EligibilityFilter eligible(request);
-  // score and book: one critical section
+  const CandidateFilter eligible(request);
+  // wait, or score and book: one critical section
+  const QueueWish queue = QueueWishOf(request);
+  const ScheduleRequest to_schedule{.filter = &eligible,
+                                    .queue = request.may_wait ? &queue : nullptr,
+                                    .weights = ResolveWeights(config.scheduler, request.overrides),
+                                    .overlaps = scratch->overlaps,
+                                    .lower_overlaps = scratch->lower_overlaps,
+                                    .chain = Impl::LedgerChain(config, prompt),
+                                    .isl_tokens = prompt.isl_tokens,
+                                    .block_size_tokens = prompt.block_size_tokens,
+                                    .book = request.book,
+                                    .list_filtered = Impl::ListsFiltered(config),
+                                    .expected_output_tokens = request.expected_output_tokens};
   KVR_ASSIGN_OR_RETURN(const Placement placement,
-                       partition->scheduler().PickAndBook(
-                           {.filter = &eligible,
-                            .weights = ResolveWeights(config.scheduler, request.overrides),
-                            .overlaps = scratch->overlaps,
-                            .lower_overlaps = scratch->lower_overlaps,
-                            .chain = Impl::LedgerChain(config, prompt),
-                            .isl_tokens = prompt.isl_tokens,
-                            .block_size_tokens = prompt.block_size_tokens,
-                            .book = request.book,
-                            .list_filtered = Impl::ListsFiltered(config),
-                            .expected_output_tokens = request.expected_output_tokens},
-                           &scratch->candidates, now));
+                       partition->scheduler().PickAndBook(to_schedule, &scratch->candidates, now));
+  if (placement.must_wait) {
+    auto parked = std::make_shared<ParkedRequest>(request, prompt, eligible, to_schedule, settings);
+    KVR_ASSIGN_OR_RETURN(const TicketId ticket,
+                         partition->scheduler().Park(*placement.must_wait, std::move(parked), now));
+    return ticket;
+  }
   timer.End(DecisionPhase::kScheduling);
   // report
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
@@ -276,7 +336,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                        StatedOverlapBlocks(request, prompt));
   partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
-  const EligibilityFilter only_target(request.target);
+  const CandidateFilter only_target(request.target);
   const auto settings = impl_->settings.Current();
   const RouterConfig& config = settings->config;
   EffectiveWeights weights = ResolveWeights(config.scheduler, route.overrides);
@@ -304,9 +364,28 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   return decision;
 }
 
-std::vector<Router::Resolved> Router::Pump(MonotonicTime) { return {}; }
+std::vector<Router::Resolved> Router::Pump(MonotonicTime now) {
+  std::vector<Resolved> resolved;
+  for (const auto& partition : impl_->directory.All()) {
+    if (partition->scheduler().WaitingCount() > 0) impl_->Pump(partition.get(), now, &resolved);
+  }
+  return resolved;
+}
 
-bool Router::Cancel(TicketId) { return false; }
+bool Router::Cancel(TicketId ticket) {
+  const auto partition = impl_->directory.OfBooking(BookingId{static_cast<uint64_t>(ticket)});
+  return partition && partition->scheduler().Cancel(ticket);
+}
+
+void Router::ReportLoad(const ReportedLoad& load) {
+  const auto partition = impl_->directory.OfWorker(load.target.worker);
+  if (partition) partition->scheduler().ReportLoad(load);
+}
+
+void Router::ReportLeg(const LegReport& leg, MonotonicTime now) {
+  const auto partition = impl_->directory.OfWorker(leg.target.worker);
+  if (partition) partition->scheduler().ReportLeg(leg, now);
+}
 
 bool Router::PrefillComplete(BookingId booking, MonotonicTime now) {
   const auto partition = impl_->directory.OfBooking(booking);

@@ -110,6 +110,14 @@ std::string_view FilterText(v1::FilterReason reason) {
       return "excluded by the request";
     case v1::FILTER_REASON_DRAINING:
       return "draining";
+    case v1::FILTER_REASON_TAINTS:
+      return "lacks a required taint";
+    case v1::FILTER_REASON_NO_LORA_REPLICA:
+      return "does not serve the adapter";
+    case v1::FILTER_REASON_OVERLOADED:
+      return "overloaded";
+    case v1::FILTER_REASON_EJECTED:
+      return "taken out for its failures";
     default:
       return "unknown reason";
   }
@@ -118,13 +126,14 @@ std::string_view FilterText(v1::FilterReason reason) {
 std::string FilteredText(const v1::RouteResponse& r) {
   const v1::FilterCounts& counts = r.filtered();
   const uint64_t total = uint64_t{counts.not_pinned()} + counts.not_allowed() + counts.excluded() +
-                         counts.draining() + counts.overloaded();
+                         counts.draining() + counts.overloaded() + counts.taints() +
+                         counts.no_lora_replica() + counts.ejected();
   if (total == 0) return "\nNobody was filtered out.\n";
-  const std::pair<uint32_t, std::string_view> reasons[] = {{counts.not_pinned(), "not pinned"},
-                                                           {counts.not_allowed(), "not allowed"},
-                                                           {counts.excluded(), "excluded"},
-                                                           {counts.draining(), "draining"},
-                                                           {counts.overloaded(), "overloaded"}};
+  const std::pair<uint32_t, std::string_view> reasons[] = {
+      {counts.not_pinned(), "not pinned"},  {counts.not_allowed(), "not allowed"},
+      {counts.excluded(), "excluded"},      {counts.draining(), "draining"},
+      {counts.taints(), "without a taint"}, {counts.no_lora_replica(), "without the adapter"},
+      {counts.overloaded(), "overloaded"},  {counts.ejected(), "ejected"}};
   std::string list;
   for (const auto& [count, name] : reasons) {
     if (count > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, name);

@@ -221,7 +221,10 @@ Json FilterCountsJson(const v1::FilterCounts& counts) {
           {"not_allowed", counts.not_allowed()},
           {"excluded", counts.excluded()},
           {"draining", counts.draining()},
-          {"overloaded", counts.overloaded()}};
+          {"overloaded", counts.overloaded()},
+          {"taints", counts.taints()},
+          {"no_lora_replica", counts.no_lora_replica()},
+          {"ejected", counts.ejected()}};
 }
 
 Json OmittedJson(const v1::CandidateSummary& omitted) {

@@ -112,6 +112,76 @@ absl::Status ParseEndpoints(const YAML::Node& worker, const EndpointKeys& keys, 
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> ParseTexts(const YAML::Node& list, std::string_view key,
+                                                    const std::string& file) {
+  if (!list.IsSequence())
+    return Place{file, LineOf(list)}.Error(fmt::format("{}: want a list", key));
+  std::vector<std::string> texts;
+  for (const YAML::Node& item : list) {
+    KVR_ASSIGN_OR_RETURN(texts.emplace_back(), ParseText(item, key, Place{file, LineOf(item)}));
+  }
+  return texts;
+}
+
+// What requests may want of the worker.
+absl::Status ParseLabels(const YAML::Node& worker, const std::string& file, WorkerSpec* spec) {
+  if (const YAML::Node taints = worker["taints"]) {
+    KVR_ASSIGN_OR_RETURN(spec->taints, ParseTexts(taints, "taints", file));
+  }
+  if (const YAML::Node adapters = worker["lora_adapters"]) {
+    KVR_ASSIGN_OR_RETURN(spec->lora_adapters, ParseTexts(adapters, "lora_adapters", file));
+  }
+  if (const YAML::Node domains = worker["topology_domains"]) {
+    const Place place{file, LineOf(domains)};
+    if (!domains.IsMap()) return place.Error("topology_domains: want a map from domain to label");
+    for (const auto& entry : domains) {
+      KVR_ASSIGN_OR_RETURN(const std::string domain,
+                           ParseText(entry.first, "topology_domains", place));
+      KVR_ASSIGN_OR_RETURN(spec->topology.topology_domains[domain],
+                           ParseText(entry.second, "topology_domains", place));
+    }
+  }
+  if (const YAML::Node weight = worker["kv_transfer_preferred_weight"]) {
+    const std::string text = weight.IsScalar() ? weight.Scalar() : "";
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      return Place{file, LineOf(weight)}.Error(
+          fmt::format("kv_transfer_preferred_weight: bad value '{}': want a number", text));
+    }
+    spec->topology.kv_transfer_preferred_weight = value;
+  }
+  return absl::OkStatus();
+}
+
+std::string LabelsYaml(const WorkerSpec& spec) {
+  const auto list = [](std::string_view key, const std::vector<std::string>& texts) {
+    std::string out = fmt::format("    {}: [", key);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      out += fmt::format("{}{}", i == 0 ? "" : ", ", YamlScalar(texts[i]));
+    }
+    return out + "]\n";
+  };
+  std::string out;
+  if (!spec.taints.empty()) out += list("taints", spec.taints);
+  if (spec.lora_adapters) out += list("lora_adapters", *spec.lora_adapters);
+  const WorkerTopology& topology = spec.topology;
+  if (!topology.topology_domains.empty()) out += "    topology_domains:\n";
+  for (const auto& [domain, label] : topology.topology_domains) {
+    out += fmt::format("      {}: {}\n", YamlScalar(domain), YamlScalar(label));
+  }
+  if (!topology.kv_transfer_domain.empty()) {
+    out += fmt::format("    kv_transfer_domain: {}\n    kv_transfer_enforcement: {}\n",
+                       YamlScalar(topology.kv_transfer_domain),
+                       YamlScalar(topology.kv_transfer_enforcement));
+  }
+  if (topology.kv_transfer_preferred_weight) {
+    out += fmt::format("    kv_transfer_preferred_weight: {}\n",
+                       *topology.kv_transfer_preferred_weight);
+  }
+  return out;
+}
+
 const std::vector<std::string>& WorkerKeys() {
   static const auto* const keys = new std::vector<std::string>{"worker_id",
                                                                "address",
@@ -125,6 +195,12 @@ const std::vector<std::string>& WorkerKeys() {
                                                                "max_num_batched_tokens",
                                                                "is_eagle",
                                                                "image_token_id",
+                                                               "taints",
+                                                               "topology_domains",
+                                                               "kv_transfer_domain",
+                                                               "kv_transfer_enforcement",
+                                                               "kv_transfer_preferred_weight",
+                                                               "lora_adapters",
                                                                "kv_events_endpoint",
                                                                "kv_events_endpoints",
                                                                "replay_endpoint",
@@ -186,6 +262,9 @@ absl::StatusOr<WorkerSpec> ParseWorker(const YAML::Node& node, const std::string
   if (node["role"]) {
     KVR_ASSIGN_OR_RETURN(spec.role, ParseRole(node["role"], Place{file, LineOf(node["role"])}));
   }
+  KVR_RETURN_IF_ERROR(text("kv_transfer_domain", &spec.topology.kv_transfer_domain));
+  KVR_RETURN_IF_ERROR(text("kv_transfer_enforcement", &spec.topology.kv_transfer_enforcement));
+  KVR_RETURN_IF_ERROR(ParseLabels(node, file, &spec));
   for (const EndpointKeys& keys : kEndpointKeys)
     KVR_RETURN_IF_ERROR(ParseEndpoints(node, keys, place, &spec));
   return spec;
@@ -355,6 +434,7 @@ std::string WorkersYaml(const std::vector<WorkerSpec>& workers) {
                        spec.total_kv_blocks, spec.max_num_batched_tokens);
     out += fmt::format("    is_eagle: {}\n", spec.is_eagle);
     if (spec.image_token_id) out += fmt::format("    image_token_id: {}\n", *spec.image_token_id);
+    out += LabelsYaml(spec);
     for (const EndpointKeys& keys : kEndpointKeys) {
       std::string entries;
       for (const auto& [rank, endpoints] : spec.events) {

@@ -23,7 +23,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTimerStep{100};  // readiness is looked at this often
+// Readiness, and whether a waiting request can go or has to (workers change, deadlines pass), are
+// looked at this often.
+constexpr milliseconds kTimerStep{100};
 constexpr milliseconds kStateLogPeriod{500};
 constexpr milliseconds kHttpStopGrace{500};
 
@@ -452,6 +454,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const MonotonicTime now = clock.Now();
     published_.Tick();
+    service_.PumpWaiting();
     PublishReadiness();
     sources_.Retry();
     if (now >= next_log) {

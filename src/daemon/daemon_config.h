@@ -59,6 +59,8 @@ struct DaemonConfig {
   SnapshotConfig snapshot;
   PeerDumpsConfig peers;
 
+  std::string policy_file;  // of the queue's classes, read into router.scheduler.queue; empty: none
+
   std::string addresses_file;  // empty: not written
   std::string log_level = "info";
   // /ready waits at most this long for the event feeds' first replay.

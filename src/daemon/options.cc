@@ -12,6 +12,7 @@
 #include "daemon/config_file.h"
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
+#include "daemon/policy_file.h"
 #include "daemon/unimplemented_settings.h"
 #include "kvrouter/decision_record.h"
 #include "service/worker_registry.h"
@@ -361,6 +362,9 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   out.ignored_variables = IgnoredVariables(environment);
   out.without_effect = SettingsWithoutEffect(out.settings);
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
+  if (!out.config.policy_file.empty()) {
+    KVR_RETURN_IF_ERROR(ReadPolicyFile(out.config.policy_file, &out.config.router.scheduler.queue));
+  }
   out.config.workers_file.may_be_learned = out.config.introspection.enabled;
   out.config.kubernetes.may_be_learned = out.config.introspection.enabled;
   KVR_RETURN_IF_ERROR(ResolveShadow(&out.config));

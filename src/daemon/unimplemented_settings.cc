@@ -39,17 +39,10 @@ const std::vector<UnimplementedSetting>& UnimplementedSettings() {
   static const std::vector<std::string_view> off = {"false", "0", "no", "off"};
   static const std::vector<std::string_view> on = {"true", "1", "yes", "on"};
   static const auto* const table = new std::vector<UnimplementedSetting>{
-      // Queue, policies, overload.
-      {"DYN_ROUTER_QUEUE_THRESHOLD", {"none"}},
-      {"DYN_ROUTER_QUEUE_POLICY", {"fcfs"}},
-      {"DYN_ROUTER_POLICY_CONFIG", {}},
+      // Policies.
       {"DYN_ROUTER_PREFILL_POLICY", {}},
       {"DYN_ROUTER_DECODE_POLICY", {}},
       {"DYN_ROUTER_WORKER_SELECTION_POLICY", {"default"}},
-      {"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS", {"10"}},
-      {"DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD", {"none"}},
-      {"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD", {"none"}},
-      {"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC", {"none"}},
       {"DYN_ROUTER_LOAD_AWARE", off},
       {"DYN_ROUTER_PREFILL_LOAD_MODEL", {"none"}},
       // Where cached blocks are known from.

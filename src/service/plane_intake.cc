@@ -20,6 +20,11 @@ constexpr size_t kItemsPerTurn = 256;  // between two looks at the worker set an
 
 size_t BytesOf(std::string_view envelope) { return envelope.size() + 64; }
 
+std::optional<double> Blocks(std::optional<uint64_t> blocks) {
+  if (!blocks) return std::nullopt;
+  return static_cast<double>(*blocks);
+}
+
 PlaneFeedConfig FeedConfig(PlaneFeedConfig config, const RankRepairs* repairs) {
   config.repairable = [repairs](const WorkerSpec& spec, uint32_t dp_rank) {
     return repairs->Possible(spec, dp_rank);
@@ -363,7 +368,12 @@ void PlaneIntake::Report() {
   }
   for (const PlaneFeed::RankReport& rank : changes.ranks) update(rank);
   const MonotonicTime now = clock_->Now();
-  for (const ActiveLoad& load : changes.loads) loads_->Update(load, now);
+  for (const ActiveLoad& load : changes.loads) {
+    loads_->Update(load, now);
+    router_->ReportLoad({.target = load.target,
+                         .kv_used_blocks = Blocks(load.kv_used_blocks),
+                         .active_decode_blocks = Blocks(load.active_decode_blocks)});
+  }
   monitor_->UpdateUnattributed(FeedSource::kEventPlane, feed_.Unattributed());
 }
 

@@ -11,9 +11,6 @@
 
 namespace kvrouter {
 
-inline constexpr size_t kErrorReasonCount =
-    static_cast<size_t>(ErrorReason::kBlockNamingConflict) + 1;
-
 // How many calls were answered with an error, by its reason. Thread-safe.
 class RefusalCounts {
  public:

@@ -10,8 +10,9 @@
 
 namespace kvrouter {
 
-// What workers say of their own load on the event plane (ActiveLoad), the latest of each rank. Not
-// used in decisions: the router's own bookings are. Thread-safe; as many entries as registered ranks.
+// What workers say of their own load on the event plane (ActiveLoad), the latest of each rank, for
+// the metrics. The core is told separately (Router::ReportLoad). Thread-safe; as many entries as
+// registered ranks.
 class ReportedLoads {
  public:
   struct Report {

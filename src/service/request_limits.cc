@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string_view>
 #include <variant>
 
@@ -25,6 +26,20 @@ absl::Status CheckCount(std::string_view field, size_t count, size_t limit) {
   if (count <= limit) return absl::OkStatus();
   return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
                    fmt::format("{} has {} entries, limit {}", field, count, limit));
+}
+
+absl::Status CheckConstraints(const RoutingConstraints& constraints) {
+  KVR_RETURN_IF_ERROR(
+      CheckCount("required_taints", constraints.required_taints.size(), kMaxTaintsPerRequest));
+  KVR_RETURN_IF_ERROR(
+      CheckCount("preferred_taints", constraints.preferred_taints.size(), kMaxTaintsPerRequest));
+  for (const std::string& taint : constraints.required_taints) {
+    KVR_RETURN_IF_ERROR(CheckLength("required_taints", taint, kMaxTaintBytes));
+  }
+  for (const auto& [taint, weight] : constraints.preferred_taints) {
+    KVR_RETURN_IF_ERROR(CheckLength("preferred_taints", taint, kMaxTaintBytes));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPromptLength(const ServiceConfig& config, uint64_t isl_tokens) {
@@ -61,6 +76,11 @@ absl::Status CheckRequest(const ServiceConfig& config, const RouteRequest& reque
   KVR_RETURN_IF_ERROR(CheckLength("routing_group", request.routing_group, kMaxNameBytes));
   KVR_RETURN_IF_ERROR(CheckLength("lora_name", request.lora_name, kMaxIdentityBytes));
   KVR_RETURN_IF_ERROR(CheckLength("cache_salt", request.cache_salt, kMaxIdentityBytes));
+  KVR_RETURN_IF_ERROR(CheckLength("policy_class", request.policy_class, kMaxPolicyClassBytes));
+  if (!std::isfinite(request.priority_jump)) {
+    return Invalid(fmt::format("priority_jump must be finite, got {}", request.priority_jump));
+  }
+  KVR_RETURN_IF_ERROR(CheckConstraints(request.constraints));
   if (const auto* hashes = std::get_if<HashPrompt>(&request.prompt)) {
     KVR_RETURN_IF_ERROR(CheckPromptLength(config, hashes->isl_tokens));
     KVR_RETURN_IF_ERROR(CheckHashPrompt(*hashes));

@@ -24,6 +24,9 @@ struct ServiceConfig {
 // harm.
 inline constexpr size_t kMaxIdentityBytes = 1024;       // lora_name, cache_salt
 inline constexpr size_t kMaxTargetsPerRequest = 65536;  // allowed workers, excluded targets
+inline constexpr size_t kMaxPolicyClassBytes = 128;
+inline constexpr size_t kMaxTaintsPerRequest =
+    256;  // required and preferred, each of kMaxTaintBytes
 
 // What can be said about a request without knowing its partition. OK, or kInvalidRequest /
 // kTooLarge naming field, value and limit. An empty request id is valid: one will be generated.

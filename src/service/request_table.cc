@@ -76,7 +76,7 @@ void RequestTable::Withdraw(std::string_view request_id) {
   shard.records.erase(it);
 }
 
-RequestTable::Released RequestTable::Release(std::string_view request_id) {
+RequestTable::Released RequestTable::Release(std::string_view request_id, TicketId only_if) {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
   RecordPtr gone;  // freed after the lock
@@ -84,6 +84,7 @@ RequestTable::Released RequestTable::Release(std::string_view request_id) {
   const auto it = shard.records.find(request_id, id_hash);
   if (it == shard.records.end()) return {};
   Record& record = *it->second;
+  if (only_if != kNoTicket && record.ticket != only_if) return {};
   if (record.booking == kNoBooking) {
     const bool first = !std::exchange(record.released, true);
     return {.found = first, .ticket = first ? record.ticket : kNoTicket};
@@ -100,6 +101,15 @@ BookingId RequestTable::FindBooking(std::string_view request_id) const {
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
   return it == shard.records.end() ? kNoBooking : it->second->booking;
+}
+
+std::optional<RequestTable::Placed> RequestTable::FindPlaced(std::string_view request_id) const {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  if (it == shard.records.end() || it->second->booking == kNoBooking) return std::nullopt;
+  return Placed{.by = ServedByOf(it->second->decision), .decided_at = it->second->decided_at};
 }
 
 std::optional<RouteDecision> RequestTable::FindDecision(std::string_view request_id) const {

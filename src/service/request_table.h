@@ -63,12 +63,19 @@ class RequestTable {
     ServedBy by = {};                // with a booking, like the next
     uint64_t output_tokens = 0;      // as far as reported
   };
-  // Takes a booked record out; marks one that is not booked yet.
-  Released Release(std::string_view request_id);
+  // Takes a booked record out; marks one that is not booked yet. With a ticket: only if it is the
+  // record that got this ticket.
+  Released Release(std::string_view request_id, TicketId only_if = kNoTicket);
 
   // kNoBooking without a booked record.
   BookingId FindBooking(std::string_view request_id) const;
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
+  struct Placed {
+    ServedBy by;
+    MonotonicTime decided_at{};
+  };
+  // Where a booked request went, and when.
+  std::optional<Placed> FindPlaced(std::string_view request_id) const;
 
   // Takes the record out if it is still about this booking; else found is false.
   Released EraseBooking(std::string_view request_id, BookingId booking);

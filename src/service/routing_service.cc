@@ -46,6 +46,11 @@ absl::Status FreedFirst(std::string_view request_id) {
                    fmt::format("request_id \"{}\" was freed before it was decided", request_id));
 }
 
+absl::Status ShuttingDown() {
+  return MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
+                   "the router is shutting down");
+}
+
 // The decision as the request's record keeps it.
 RouteDecision WithoutLists(RouteDecision* decision) {
   CandidateList candidates = std::exchange(decision->candidates, {});
@@ -72,7 +77,7 @@ struct RoutingService::Impl {
   std::atomic<bool> stopped{false};
 
   std::atomic<uint64_t> started{0}, finished{0}, advice{0}, expired{0}, duplicates{0},
-      unknown_frees{0};
+      unknown_frees{0}, legs_succeeded{0}, legs_failed{0};
 
   Impl(ServiceConfig c, Router* r, const Clock* k, RequestObserver* o)
       : config(c),
@@ -82,8 +87,7 @@ struct RoutingService::Impl {
         recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
 
   // As the public one, but counts no answer.
-  std::optional<Answer> Submit(RouteRequest request, const std::function<Completion()>& wait,
-                               std::string* request_id_out);
+  std::optional<Answer> Submit(RouteRequest request, const Wait& wait, std::string* request_id_out);
   // Submit up to where it may have to wait: settled unless it is a ticket. Gives the request an id
   // if it has none.
   absl::StatusOr<Router::Submission> Start(RouteRequest* request, std::string* request_id_out);
@@ -98,9 +102,17 @@ struct RoutingService::Impl {
     if (book) table.Withdraw(request_id);
   }
   void Park(std::string request_id, bool book, TicketId ticket, Completion done);
+  // Ends the wait, if it still lasts.
+  bool Cancel(TicketId ticket, absl::Status why) {
+    if (!router->Cancel(ticket)) return false;
+    waiting.Resolve(ticket, std::move(why));
+    return true;
+  }
   // Park for a caller that cannot wait: if the answer is not there at once, the request is freed.
   absl::StatusOr<RouteDecision> AnswerAtOnce(std::string request_id, bool book, TicketId ticket);
   LifecycleResult Free(std::string_view request_id);
+  // Of what the table gave out: whether there was anything.
+  bool GiveBack(std::string_view request_id, const RequestTable::Released& released);
   void Pump();
   // `call` on the live booking; if the core denies it, the record goes.
   template <typename Call>
@@ -175,9 +187,12 @@ void RoutingService::Impl::Park(std::string request_id, bool book, TicketId tick
     }
     done(std::move(decision));
   });
-  if (wanted || !router->Cancel(ticket)) return;
-  // Freed between the reservation and now, so the Free did not know the ticket.
-  if (auto continuation = waiting.Take(ticket)) (*continuation)(FreedFirst(request_id));
+  if (!wanted) {
+    // Freed between the reservation and now, so the Free did not know the ticket.
+    Cancel(ticket, FreedFirst(request_id));
+  } else if (stopped.load(std::memory_order_acquire)) {
+    Cancel(ticket, ShuttingDown());  // StopIntake did not see it
+  }
 }
 
 absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* request,
@@ -185,8 +200,7 @@ absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* req
   if (request->request_id.empty()) request->request_id = ids.Next();
   if (request_id_out != nullptr) *request_id_out = request->request_id;
   if (stopped.load(std::memory_order_acquire)) {
-    return MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
-                     "the router is shutting down");
+    return ShuttingDown();
   }
   KVR_RETURN_IF_ERROR(CheckRequest(config, *request));
   if (request->book) KVR_RETURN_IF_ERROR(Reserve(request->request_id));
@@ -202,21 +216,33 @@ absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* req
   return submission;
 }
 
-std::optional<RoutingService::Answer> RoutingService::Impl::Submit(
-    RouteRequest request, const std::function<Completion()>& wait, std::string* request_id_out) {
+std::optional<RoutingService::Answer> RoutingService::Impl::Submit(RouteRequest request,
+                                                                   const Wait& wait,
+                                                                   std::string* request_id_out) {
   auto submission = Start(&request, request_id_out);
   if (!submission.ok()) return submission.status();
   if (const auto* ticket = std::get_if<TicketId>(&*submission)) {
-    Park(std::move(request.request_id), request.book, *ticket, wait());
+    Park(std::move(request.request_id), request.book, *ticket, wait(*ticket));
+    Pump();
     return std::nullopt;
   }
   return std::get<RouteDecision>(*std::move(submission));
 }
 
+// What is resolved here may free load again: callers that left, requests that were freed meanwhile.
+// So it goes on until nobody can go; and a Pump from inside a completion leaves that to the one it
+// is inside of, for completions may follow each other by the thousand.
 void RoutingService::Impl::Pump() {
-  for (Router::Resolved& resolved : router->Pump(clock->Now())) {
-    waiting.Resolve(resolved.ticket, std::move(resolved.decision));
+  static thread_local const Impl* pumping = nullptr;
+  if (pumping == this) return;
+  const Impl* const outer = std::exchange(pumping, this);
+  for (auto batch = router->Pump(clock->Now()); !batch.empty();
+       batch = router->Pump(clock->Now())) {
+    for (Router::Resolved& resolved : batch) {
+      waiting.Resolve(resolved.ticket, std::move(resolved.decision));
+    }
   }
+  pumping = outer;
 }
 
 template <typename Call>
@@ -250,15 +276,14 @@ RoutingService::RoutingService(ServiceConfig config, Router* router, const Clock
 
 RoutingService::~RoutingService() {
   for (WaitingRequests::Continuation& continuation : impl_->waiting.TakeAll()) {
-    continuation(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
-                           "the router is shutting down"));
+    continuation(ShuttingDown());
   }
 }
 
-std::optional<RoutingService::Answer> RoutingService::Submit(
-    RouteRequest request, const std::function<Completion()>& wait, std::string* request_id_out) {
-  const auto wait_counted = [this, &wait]() -> Completion {
-    return [impl = impl_.get(), done = wait()](Answer answer) {
+std::optional<RoutingService::Answer> RoutingService::Submit(RouteRequest request, const Wait& wait,
+                                                             std::string* request_id_out) {
+  const auto wait_counted = [this, &wait](TicketId ticket) -> Completion {
+    return [impl = impl_.get(), done = wait(ticket)](Answer answer) {
       impl->refused.Count(answer.status());
       done(std::move(answer));
     };
@@ -268,8 +293,18 @@ std::optional<RoutingService::Answer> RoutingService::Submit(
   return answer;
 }
 
+void RoutingService::Abandon(std::string_view request_id, TicketId ticket) {
+  const absl::Status left = MakeError(absl::StatusCode::kCancelled, ErrorReason::kUnspecified,
+                                      "the caller left while the request waited");
+  if (!impl_->Cancel(ticket, left)) {
+    impl_->GiveBack(request_id, impl_->table.Release(request_id, ticket));
+  }
+  PumpWaiting();
+}
+
 absl::StatusOr<RouteDecision> RoutingService::Route(RouteRequest request,
                                                     std::string* request_id_out) {
+  if (!request.book) request.may_wait = false;
   auto submission = impl_->Start(&request, request_id_out);
   if (!submission.ok()) {
     impl_->refused.Count(submission.status());
@@ -331,8 +366,7 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
   if (route.request_id.empty()) route.request_id = impl_->ids.Next();
   if (request_id_out != nullptr) *request_id_out = route.request_id;
   if (impl_->stopped.load(std::memory_order_acquire)) {
-    return MakeError(absl::StatusCode::kUnavailable, ErrorReason::kShuttingDown,
-                     "the router is shutting down");
+    return ShuttingDown();
   }
   KVR_RETURN_IF_ERROR(CheckRequest(impl_->config, route));
   KVR_RETURN_IF_ERROR(impl_->Reserve(route.request_id));
@@ -389,26 +423,46 @@ LifecycleResult RoutingService::KeepAlive(std::string_view request_id) {
   });
 }
 
-LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
-  const RequestTable::Released released = table.Release(request_id);
+bool RoutingService::Impl::GiveBack(std::string_view request_id,
+                                    const RequestTable::Released& released) {
   bool done = released.found;
   if (released.booking != kNoBooking) {
     // False: expired or lost with its worker, and nobody noticed until now.
     done = router->Finish(released.booking, clock->Now());
     Add(&finished, 1);
     if (done) NoteEnd(released);
-  } else if (released.ticket != kNoTicket && router->Cancel(released.ticket)) {
-    if (auto continuation = waiting.Take(released.ticket)) {
-      (*continuation)(FreedFirst(request_id));
-    }
+  } else if (released.ticket != kNoTicket) {
+    Cancel(released.ticket, FreedFirst(request_id));
   }
+  return done;
+}
+
+LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
+  const bool done = GiveBack(request_id, table.Release(request_id));
   if (!done) Add(&unknown_frees, 1);
   if (waiting.Size() > 0) Pump();
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
 }
 
-LifecycleResult RoutingService::Free(std::string_view request_id) {
+LifecycleResult RoutingService::Free(std::string_view request_id, LegOutcome outcome) {
+  if (outcome != LegOutcome::kUnknown) ReportLeg(request_id, outcome);
   return impl_->Free(request_id);
+}
+
+LifecycleResult RoutingService::ReportLeg(std::string_view request_id, LegOutcome outcome,
+                                          std::optional<std::chrono::nanoseconds> after) {
+  const auto placed = impl_->table.FindPlaced(request_id);
+  if (!placed) return LifecycleResult::kUnknownRequest;
+  if (outcome == LegOutcome::kUnknown) return LifecycleResult::kDone;
+  const bool succeeded = outcome == LegOutcome::kSucceeded;
+  Add(succeeded ? &impl_->legs_succeeded : &impl_->legs_failed, 1);
+  const MonotonicTime now = impl_->clock->Now();
+  impl_->router->ReportLeg({.target = placed->by.target,
+                            .incarnation = placed->by.incarnation,
+                            .succeeded = succeeded,
+                            .after = after.value_or(now - placed->decided_at)},
+                           now);
+  return LifecycleResult::kDone;
 }
 
 LifecycleResult RoutingService::FreeBooking(std::string_view request_id, BookingId booking) {
@@ -463,7 +517,16 @@ void RoutingService::Tick() {
   impl_->Pump();
 }
 
-void RoutingService::StopIntake() { impl_->stopped.store(true, std::memory_order_release); }
+void RoutingService::PumpWaiting() {
+  if (impl_->waiting.Size() > 0) impl_->Pump();
+}
+
+MonotonicTime RoutingService::Now() const { return impl_->clock->Now(); }
+
+void RoutingService::StopIntake() {
+  impl_->stopped.store(true, std::memory_order_release);
+  for (const TicketId ticket : impl_->waiting.Tickets()) impl_->Cancel(ticket, ShuttingDown());
+}
 
 uint64_t RoutingService::LiveRequests() const { return impl_->table.BookedCount(); }
 
@@ -478,6 +541,9 @@ ServiceCounters RoutingService::Counters() const {
           .bookings_expired = load(impl_->expired),
           .duplicate_requests = load(impl_->duplicates),
           .unknown_frees = load(impl_->unknown_frees),
+          .waiting = impl_->waiting.Size(),
+          .legs_succeeded = load(impl_->legs_succeeded),
+          .legs_failed = load(impl_->legs_failed),
           .decision_ring_entries = recent.entries,
           .decision_ring_bytes = recent.bytes,
           .decision_ring_evicted = recent.evicted_total,

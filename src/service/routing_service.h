@@ -28,6 +28,9 @@ enum class LifecycleResult : uint8_t {
   kUnknownRequest,  // never booked, already freed, or expired
 };
 
+// How what was sent to a request's target ended, as its caller reports it.
+enum class LegOutcome : uint8_t { kUnknown, kSucceeded, kFailed };
+
 // Figures of the service for metrics.
 struct ServiceCounters {
   uint64_t requests_started = 0;   // booked
@@ -36,6 +39,9 @@ struct ServiceCounters {
   uint64_t bookings_expired = 0;
   uint64_t duplicate_requests = 0;
   uint64_t unknown_frees = 0;
+  uint64_t waiting = 0;         // for a ticket's decision
+  uint64_t legs_succeeded = 0;  // as reported
+  uint64_t legs_failed = 0;
   uint64_t decision_ring_entries = 0;
   uint64_t decision_ring_bytes = 0;
   uint64_t decision_ring_evicted = 0;
@@ -79,16 +85,23 @@ class RoutingService {
 
   // Decides, and books if request.book. Returns the answer when it is there at once, as it always is
   // without a queue. Otherwise nothing: the request waits. Then `wait` was called, once and before
-  // the request could be resolved, and the completion it made gets the answer, exactly once, never
+  // the request could be resolved (who gives up meanwhile calls Abandon with its ticket), and the completion it made gets the answer, exactly once, never
   // under a lock, perhaps before Submit returns. An empty request_id is replaced by a generated one
   // (in *request_id_out if given, set before `wait` runs). Additional errors: those of CheckRequest;
   // kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is live
   // (FindDecision then has the original, and its life is prolonged: the caller is evidently there)
   // or still being decided (no original yet); CANCELLED when Free came first.
-  std::optional<Answer> Submit(RouteRequest request, const std::function<Completion()>& wait,
+  using Wait = std::function<Completion(TicketId)>;
+  std::optional<Answer> Submit(RouteRequest request, const Wait& wait,
                                std::string* request_id_out = nullptr);
 
-  // Submit for callers that cannot wait: a request that would have to is refused with kQueueLimit.
+  // A request that waits is not wanted any more, as its door hears after Submit has returned: it
+  // leaves at once, and its completion gets CANCELLED. If it was decided meanwhile, its booking is
+  // given back.
+  void Abandon(std::string_view request_id, TicketId ticket);
+
+  // Submit for callers that cannot wait: a request that would have to is refused with kQueueLimit;
+  // advice is decided at once.
   absl::StatusOr<RouteDecision> Route(RouteRequest request, std::string* request_id_out = nullptr);
 
   // For a door that refuses a message before it is a request, or whose Reserve was refused: counted
@@ -112,8 +125,15 @@ class RoutingService {
                                std::optional<double> decay_fraction);
   LifecycleResult OutputBlock(std::string_view request_id, std::optional<double> decay_fraction);
   LifecycleResult KeepAlive(std::string_view request_id);
-  // Also of a request that still waits or is being decided: it then ends with CANCELLED.
-  LifecycleResult Free(std::string_view request_id);
+  // Also of a request that still waits or is being decided: it then ends with CANCELLED. `outcome` as
+  // in ReportLeg.
+  LifecycleResult Free(std::string_view request_id, LegOutcome outcome = LegOutcome::kUnknown);
+
+  // How the request fared on its target, `after` its dispatch (absent: counted from the decision).
+  // Targets that fail fast and again are taken out for a while (Router::ReportLeg). The booking
+  // stays.
+  LifecycleResult ReportLeg(std::string_view request_id, LegOutcome outcome,
+                            std::optional<std::chrono::nanoseconds> after = {});
 
   // Frees the request only if it still has this booking: for an owner who may be late, when the id
   // may meanwhile be somebody else's.
@@ -132,8 +152,14 @@ class RoutingService {
   // Releases expired bookings and answers what can be answered. The daemon calls it every
   // expiry_check_period.
   void Tick();
+  // Answers what can be answered, if anybody waits: after changes of workers, and so often that
+  // deadlines are kept.
+  void PumpWaiting();
+  // As the core is told the time.
+  MonotonicTime Now() const;
 
-  // After this every Submit fails with kShuttingDown (UNAVAILABLE); lifecycle calls still work.
+  // After this every Submit fails with kShuttingDown (UNAVAILABLE), and so does who waits; lifecycle
+  // calls still work.
   void StopIntake();
 
   uint64_t LiveRequests() const;

@@ -18,25 +18,6 @@ absl::Status ValidateIncomplete(WorkerSpec spec) {
   return ValidateWorkerSpec(spec);
 }
 
-template <typename T>
-void Assign(const std::optional<T>& from, T* to) {
-  if (from) *to = *from;
-}
-
-void Apply(const WorkerPatch& patch, WorkerSpec* spec) {
-  Assign(patch.address, &spec->address);
-  Assign(patch.block_size_tokens, &spec->block_size_tokens);
-  Assign(patch.dp_start_rank, &spec->dp_start_rank);
-  Assign(patch.dp_size, &spec->dp_size);
-  Assign(patch.role, &spec->role);
-  Assign(patch.draining, &spec->draining);
-  Assign(patch.total_kv_blocks, &spec->total_kv_blocks);
-  Assign(patch.max_num_batched_tokens, &spec->max_num_batched_tokens);
-  Assign(patch.is_eagle, &spec->is_eagle);
-  if (patch.image_token_id) spec->image_token_id = patch.image_token_id;
-  Assign(patch.events, &spec->events);
-}
-
 absl::Status UnknownWorker(WorkerId id) {
   return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownWorker,
                    fmt::format("no worker with worker_id {}", fmt::underlying(id)));

@@ -34,13 +34,12 @@ void WaitingRequests::Resolve(TicketId ticket, absl::StatusOr<RouteDecision> dec
   continuation(std::move(decision));
 }
 
-std::optional<WaitingRequests::Continuation> WaitingRequests::Take(TicketId ticket) {
+std::vector<TicketId> WaitingRequests::Tickets() const {
   MutexLock lock(mu_);
-  const auto parked = parked_.find(ticket);
-  if (parked == parked_.end()) return std::nullopt;
-  Continuation continuation = std::move(parked->second);
-  parked_.erase(parked);
-  return continuation;
+  std::vector<TicketId> tickets;
+  tickets.reserve(parked_.size());
+  for (const auto& [ticket, continuation] : parked_) tickets.push_back(ticket);
+  return tickets;
 }
 
 std::vector<WaitingRequests::Continuation> WaitingRequests::TakeAll() {

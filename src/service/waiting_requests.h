@@ -25,8 +25,7 @@ class WaitingRequests {
 
   void Park(TicketId ticket, Continuation continuation);
   void Resolve(TicketId ticket, absl::StatusOr<RouteDecision> decision);
-  // Removes without running, for a ticket the core cancelled. Nothing if unknown.
-  std::optional<Continuation> Take(TicketId ticket);
+  std::vector<TicketId> Tickets() const;
   std::vector<Continuation> TakeAll();
   size_t Size() const;
 

@@ -93,7 +93,44 @@ void Assign(const std::optional<T>& from, T* to) {
   if (from) *to = *from;
 }
 
+absl::Status CheckTexts(std::string_view field, const std::vector<std::string>& texts,
+                        size_t limit) {
+  if (texts.size() > limit)
+    return Invalid(fmt::format("{} has {} entries, limit {}", field, texts.size(), limit));
+  for (const std::string& text : texts) KVR_RETURN_IF_ERROR(CheckText(field, text, kMaxTaintBytes));
+  return absl::OkStatus();
+}
+
+absl::Status CheckTopology(const WorkerTopology& topology) {
+  if (topology.topology_domains.size() > kMaxTopologyDomains) {
+    return Invalid(fmt::format("topology_domains has {} entries, limit {}",
+                               topology.topology_domains.size(), kMaxTopologyDomains));
+  }
+  for (const auto& [domain, label] : topology.topology_domains) {
+    KVR_RETURN_IF_ERROR(CheckText("topology_domains", domain, kMaxTaintBytes));
+    KVR_RETURN_IF_ERROR(CheckText("topology_domains", label, kMaxTaintBytes));
+  }
+  return absl::OkStatus();  // whether it says something sensible is for the core to check
+}
+
 }  // namespace
+
+void Apply(const WorkerPatch& patch, WorkerSpec* spec) {
+  Assign(patch.address, &spec->address);
+  Assign(patch.block_size_tokens, &spec->block_size_tokens);
+  Assign(patch.dp_start_rank, &spec->dp_start_rank);
+  Assign(patch.dp_size, &spec->dp_size);
+  Assign(patch.role, &spec->role);
+  Assign(patch.draining, &spec->draining);
+  Assign(patch.total_kv_blocks, &spec->total_kv_blocks);
+  Assign(patch.max_num_batched_tokens, &spec->max_num_batched_tokens);
+  Assign(patch.is_eagle, &spec->is_eagle);
+  if (patch.image_token_id) spec->image_token_id = patch.image_token_id;
+  Assign(patch.events, &spec->events);
+  Assign(patch.taints, &spec->taints);
+  Assign(patch.topology, &spec->topology);
+  if (patch.lora_adapters) spec->lora_adapters = patch.lora_adapters;
+}
 
 bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
   return SameBlocks(a, b) && a.dp_start_rank == b.dp_start_rank && a.dp_size == b.dp_size;
@@ -119,6 +156,10 @@ absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
     return Invalid(fmt::format("incarnation must be at most {}, got {}", kMaxIncarnation,
                                fmt::underlying(spec.incarnation)));
   }
+  KVR_RETURN_IF_ERROR(CheckTexts("taints", spec.taints, kMaxTaintsPerWorker));
+  KVR_RETURN_IF_ERROR(CheckTopology(spec.topology));
+  if (spec.lora_adapters)
+    KVR_RETURN_IF_ERROR(CheckTexts("lora_adapters", *spec.lora_adapters, kMaxAdaptersPerWorker));
   return CheckEvents(spec);
 }
 
@@ -214,17 +255,7 @@ absl::StatusOr<WorkerSpec> WorkerRegistry::TryUpdate(WorkerId id, const WorkerPa
   if (known == workers_.end()) return UnknownWorker(id);
   WorkerSpec spec = known->second;
   if (patch.address && DrainsForWantOfAddress(spec)) spec.draining = false;
-  Assign(patch.address, &spec.address);
-  Assign(patch.block_size_tokens, &spec.block_size_tokens);
-  Assign(patch.dp_start_rank, &spec.dp_start_rank);
-  Assign(patch.dp_size, &spec.dp_size);
-  Assign(patch.role, &spec.role);
-  Assign(patch.draining, &spec.draining);
-  Assign(patch.total_kv_blocks, &spec.total_kv_blocks);
-  Assign(patch.max_num_batched_tokens, &spec.max_num_batched_tokens);
-  Assign(patch.is_eagle, &spec.is_eagle);
-  if (patch.image_token_id) spec.image_token_id = patch.image_token_id;
-  Assign(patch.events, &spec.events);
+  Apply(patch, &spec);
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(spec));
   absl::StatusOr<WorkerSpec> stored = StoreLocked(std::move(spec));
   if (stored.ok() && patch.draining) NoteDrainLocked(id, *patch.draining);

@@ -43,7 +43,13 @@ struct WorkerPatch {
   std::optional<bool> is_eagle;
   std::optional<TokenId> image_token_id;  // once set it is only replaced
   std::optional<std::map<uint32_t, EventEndpoints>> events;
+  std::optional<std::vector<std::string>> taints;
+  std::optional<WorkerTopology> topology;
+  std::optional<std::vector<std::string>> lora_adapters;  // once declared it is only replaced
 };
+
+// The fields that are there replace those of the record.
+void Apply(const WorkerPatch& patch, WorkerSpec* spec);
 
 // A record that a source of whole worker sets (discovery) asserts.
 struct DeclaredUpsert {
@@ -144,6 +150,10 @@ class WorkerRegistry {
 // them.
 inline constexpr size_t kMaxNameBytes = 256;      // model_name, routing_group
 inline constexpr size_t kMaxAddressBytes = 1024;  // address and every event endpoint
+inline constexpr size_t kMaxTaintBytes = 512;     // taints, topology labels and domains, adapters
+inline constexpr size_t kMaxTaintsPerWorker = 256;
+inline constexpr size_t kMaxTopologyDomains = 64;
+inline constexpr size_t kMaxAdaptersPerWorker = 4096;
 inline constexpr uint64_t kMaxIncarnation = uint64_t{1} << 62;
 
 // Whether what event feeds are built on, besides their endpoints, is the same in both. If not, the

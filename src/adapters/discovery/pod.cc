@@ -163,6 +163,17 @@ absl::StatusOr<uint32_t> ReadPort(const Settings& settings,
   return port;
 }
 
+// Words separated by commas.
+void ReadList(const Settings& settings, const char* name, std::vector<std::string>* out) {
+  std::string text;
+  ReadText(settings, name, &text);
+  for (size_t from = 0; from < text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    if (comma > from) out->push_back(text.substr(from, comma - from));
+    from = comma + 1;
+  }
+}
+
 absl::Status AddEndpoints(std::string_view host, uint32_t base_port,
                           std::string EventEndpoints::*field, WorkerSpec* spec) {
   if (base_port == 0) return absl::OkStatus();
@@ -194,6 +205,10 @@ absl::StatusOr<WorkerSpec> ReadSpec(const std::string& pod_name, const std::stri
     KVR_RETURN_IF_ERROR(ReadWhole(settings, "image-token-id", &spec.image_token_id.emplace()));
   }
   KVR_RETURN_IF_ERROR(ReadRole(settings, &spec.role));
+  ReadList(settings, "taints", &spec.taints);
+  if (settings.Find("lora-adapters") != nullptr) {
+    ReadList(settings, "lora-adapters", &spec.lora_adapters.emplace());
+  }
   ReadText(settings, "model", &spec.model_name);
   ReadText(settings, "routing-group", &spec.routing_group);
   std::string scheme = "http";

@@ -1,6 +1,8 @@
 #include "adapters/grpc/answer_convert.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 
 namespace kvrouter {
 namespace {
@@ -66,6 +68,14 @@ v1::FilterReason ToProto(FilterReason reason) {
       return v1::FILTER_REASON_EXCLUDED;
     case FilterReason::kDraining:
       return v1::FILTER_REASON_DRAINING;
+    case FilterReason::kTaints:
+      return v1::FILTER_REASON_TAINTS;
+    case FilterReason::kNoLoraReplica:
+      return v1::FILTER_REASON_NO_LORA_REPLICA;
+    case FilterReason::kOverloaded:
+      return v1::FILTER_REASON_OVERLOADED;
+    case FilterReason::kEjected:
+      return v1::FILTER_REASON_EJECTED;
   }
   return v1::FILTER_REASON_UNSPECIFIED;
 }
@@ -98,6 +108,9 @@ void AbsentToProto(const RouteDecision& decision, v1::RouteResponse* message) {
   counts->set_excluded(decision.filtered.excluded);
   counts->set_draining(decision.filtered.draining);
   counts->set_overloaded(decision.filtered.overloaded);
+  counts->set_taints(decision.filtered.taints);
+  counts->set_no_lora_replica(decision.filtered.no_lora_replica);
+  counts->set_ejected(decision.filtered.ejected);
   for (const FilteredTarget& filtered : decision.filtered_targets) {
     v1::FilteredTarget* target = message->add_filtered_targets();
     ToProto(filtered.target, target->mutable_target());
@@ -145,6 +158,7 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
   AbsentToProto(decision, message);
   message->set_draw(decision.draw);
   ToProto(decision.weights, message->mutable_weights());
+  message->set_waited_seconds(std::chrono::duration<double>(decision.waited).count());
 }
 
 void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message) {
@@ -165,7 +179,7 @@ void ToProto(const TargetPotentialLoad& load, v1::TargetPotentialLoad* message) 
   message->set_active_requests(load.active_requests);
 }
 
-void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
+void ToProto(const PartitionSnapshot& partition, MonotonicTime now, v1::PartitionLoads* message) {
   message->set_model_name(partition.model_name);
   message->set_routing_group(partition.routing_group);
   message->set_block_size_tokens(partition.block_size_tokens);
@@ -174,6 +188,13 @@ void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
   message->set_index_holder_blocks(partition.index_holder_blocks);
   message->set_index_bytes(partition.index_bytes);
   LowerTiersToProto(partition.tier_blocks, message->mutable_lower_tier_blocks());
+  for (const QueueClassSnapshot& queued : partition.queue) {
+    v1::QueueClass* queue = message->add_queue();
+    queue->set_policy_class(queued.policy_class);
+    queue->set_waiting(queued.waiting);
+    queue->set_waiting_isl_tokens(queued.waiting_isl_tokens);
+    queue->set_waiting_cached_tokens(queued.waiting_cached_tokens);
+  }
   for (const TargetLoad& load : partition.loads) {
     v1::TargetLoad* target = message->add_targets();
     ToProto(load.target, target->mutable_target());
@@ -183,6 +204,9 @@ void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message) {
     target->set_active_decode_blocks(load.active_decode_blocks);
     target->set_active_requests(load.active_requests);
     target->set_index_blocks(load.index_blocks);
+    target->set_overloaded(load.overloaded);
+    const std::chrono::duration<double> ejected = load.ejected_until.value_or(now) - now;
+    target->set_ejected_seconds(std::max(0.0, ejected.count()));
     LowerTiersToProto(load.tier_blocks, target->mutable_lower_tier_blocks());
   }
 }

@@ -15,7 +15,7 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
              v1::RouteResponse* message);
 void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message);
 void ToProto(const TargetPotentialLoad& load, v1::TargetPotentialLoad* message);
-void ToProto(const PartitionSnapshot& partition, v1::PartitionLoads* message);
+void ToProto(const PartitionSnapshot& partition, MonotonicTime now, v1::PartitionLoads* message);
 
 }  // namespace kvrouter
 

@@ -106,6 +106,13 @@ absl::StatusOr<RouteInput> FromProto(const v1::RouteRequest& message) {
   if (message.has_expected_output_tokens()) {
     request.expected_output_tokens = message.expected_output_tokens();
   }
+  request.priority_jump = message.priority_jump();
+  request.strict_priority = message.strict_priority();
+  request.policy_class = message.policy_class();
+  request.constraints.required_taints.assign(message.required_taints().begin(),
+                                             message.required_taints().end());
+  request.constraints.preferred_taints.insert(message.preferred_taints().begin(),
+                                              message.preferred_taints().end());
   return input;
 }
 

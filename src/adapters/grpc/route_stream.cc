@@ -45,13 +45,13 @@ void RouteStream::OnWriteDone(bool ok) {
 }
 
 void RouteStream::OnCancel() {
-  std::vector<std::string> waiting;
+  std::vector<std::pair<TicketId, std::string>> waiting;
   {
     MutexLock lock(mu_);
     broken_ = true;
     waiting.assign(waiting_.begin(), waiting_.end());
   }
-  for (const std::string& request_id : waiting) routing_->Free(request_id);
+  for (const auto& [ticket, request_id] : waiting) routing_->Abandon(request_id, ticket);
   Proceed();
 }
 
@@ -126,7 +126,7 @@ void RouteStream::Fail(uint64_t correlation_id, const absl::Status& status,
   v1::StreamError* error = response.mutable_error();
   error->set_code(static_cast<uint32_t>(status.code()));
   error->set_message(status.message().data(), status.message().size());
-  error->mutable_detail()->set_reason(ToProto(ErrorReasonOf(status)));
+  *error->mutable_detail() = DetailOf(status);
   if (ErrorReasonOf(status) == ErrorReason::kDuplicateRequest) {
     if (const auto original = routing_->FindDecision(request_id)) {
       ToProto(request_id, *original, error->mutable_detail()->mutable_original_decision());
@@ -181,17 +181,21 @@ void RouteStream::Route(uint64_t correlation_id, const v1::RouteRequest& message
   }
   struct Progress {
     std::string request_id;
+    TicketId ticket{};
     bool decided = false;  // before Submit returned or after: guarded by mu_
   };
   std::shared_ptr<Progress> progress;  // of a request that waits
   std::string request_id;
-  const auto wait = [this, correlation_id, &progress, &request_id]() -> RoutingService::Completion {
+  const auto wait = [this, correlation_id, &progress,
+                     &request_id](TicketId ticket) -> RoutingService::Completion {
     progress = std::make_shared<Progress>();
     progress->request_id = request_id;
+    progress->ticket = ticket;
     MutexLock lock(mu_);
     ++deciding_;
     return [self = shared_from_this(), correlation_id, progress](RoutingService::Answer answer) {
-      self->Resolve(correlation_id, progress->request_id, std::move(answer), &progress->decided);
+      self->Resolve(correlation_id, progress->request_id, progress->ticket, std::move(answer),
+                    &progress->decided);
     };
   };
   std::optional<RoutingService::Answer> answer =
@@ -201,18 +205,18 @@ void RouteStream::Route(uint64_t correlation_id, const v1::RouteRequest& message
   {
     MutexLock lock(mu_);
     if (progress->decided) return;
-    waiting_.insert(progress->request_id);
+    waiting_.emplace(progress->ticket, progress->request_id);
     leave = broken_;  // OnCancel came before the id was there
   }
-  if (leave) routing_->Free(progress->request_id);
+  if (leave) routing_->Abandon(progress->request_id, progress->ticket);
 }
 
-void RouteStream::Resolve(uint64_t correlation_id, const std::string& request_id,
+void RouteStream::Resolve(uint64_t correlation_id, const std::string& request_id, TicketId ticket,
                           RoutingService::Answer answer, bool* decided) {
   {
     MutexLock lock(mu_);
     *decided = true;
-    waiting_.erase(request_id);
+    waiting_.erase(ticket);
   }
   Decided(correlation_id, request_id, std::move(answer));
   {

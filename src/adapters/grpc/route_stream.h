@@ -56,7 +56,7 @@ class RouteStream final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::
   void Handle(const v1::StreamRequest& message);
   void Route(uint64_t correlation_id, const v1::RouteRequest& message);
   // Of a request that waited; `decided` is guarded by mu_.
-  void Resolve(uint64_t correlation_id, const std::string& request_id,
+  void Resolve(uint64_t correlation_id, const std::string& request_id, TicketId ticket,
                RoutingService::Answer answer, bool* decided);
   void Decided(uint64_t correlation_id, const std::string& request_id,
                RoutingService::Answer answer);
@@ -89,8 +89,9 @@ class RouteStream final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::
   // An answer to Route that was written: its list of candidates serves the next one.
   std::optional<v1::StreamResponse> spare_ ABSL_GUARDED_BY(mu_);
   size_t deciding_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_set<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // ids of requests that wait
-  Bookings bookings_ ABSL_GUARDED_BY(mu_);                         // made here
+  // Requests that wait, with their ids.
+  absl::flat_hash_map<TicketId, std::string> waiting_ ABSL_GUARDED_BY(mu_);
+  Bookings bookings_ ABSL_GUARDED_BY(mu_);       // made here
   size_t sweep_at_ ABSL_GUARDED_BY(mu_) = 1024;  // then bookings freed elsewhere are forgotten
 };
 

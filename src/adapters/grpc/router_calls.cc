@@ -19,6 +19,20 @@ absl::Status FoundOrError(LifecycleResult result, const std::string& request_id)
                                std::string_view(request_id).substr(0, 256)));
 }
 
+absl::StatusOr<LegOutcome> OutcomeFromProto(int outcome) {
+  switch (outcome) {
+    case v1::LEG_OUTCOME_UNSPECIFIED:
+      return LegOutcome::kUnknown;
+    case v1::LEG_OUTCOME_SUCCEEDED:
+      return LegOutcome::kSucceeded;
+    case v1::LEG_OUTCOME_FAILED:
+      return LegOutcome::kFailed;
+    default:
+      return InvalidMessage(fmt::format(
+          "outcome must be 0 (unspecified), 1 (succeeded) or 2 (failed), got {}", outcome));
+  }
+}
+
 }  // namespace
 
 absl::Status CallPrefillComplete(RoutingService* routing,
@@ -46,7 +60,8 @@ absl::Status CallKeepAlive(RoutingService* routing, const v1::KeepAliveRequest& 
 absl::Status CallFree(RoutingService* routing, const v1::FreeRequest& request,
                       v1::FreeResponse* response) {
   KVR_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  response->set_released(routing->Free(request.request_id()) == LifecycleResult::kDone);
+  KVR_ASSIGN_OR_RETURN(const LegOutcome outcome, OutcomeFromProto(request.outcome()));
+  response->set_released(routing->Free(request.request_id(), outcome) == LifecycleResult::kDone);
   return absl::OkStatus();
 }
 

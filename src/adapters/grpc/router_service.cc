@@ -23,9 +23,9 @@ namespace {
 // What a Route call needs until it is answered.
 //
 // A booking that cannot be delivered is given back: a call found cancelled when its decision is
-// there releases it, and a call cancelled while it waits leaves the queue. A reply that is lost
-// after that keeps its booking; the caller's retry under the same id learns of it (ALREADY_EXISTS),
-// or it expires.
+// there releases it; a call cancelled while it waits leaves the queue, and if its answer was on its
+// way, the booking goes back. The reply of a call that did not wait and is lost on its way keeps its
+// booking; the caller's retry under the same id learns of it (ALREADY_EXISTS), or it expires.
 struct RouteCall {
   RoutingService* routing = nullptr;
   grpc::CallbackServerContext* context = nullptr;
@@ -35,7 +35,7 @@ struct RouteCall {
   grpc::Status Resolve(const RoutingService::Answer& answer) const {
     if (!answer.ok()) return Refuse(answer.status());
     if (answer->booked && context->IsCancelled()) {
-      routing->Free(request_id);
+      routing->FreeBooking(request_id, answer->booking);
       return grpc::Status::CANCELLED;
     }
     ToProto(request_id, *answer, response);
@@ -60,26 +60,34 @@ struct RouteCall {
 // over another thread.
 class WaitingRoute final : public grpc::ServerUnaryReactor {
  public:
-  explicit WaitingRoute(RouteCall call) : call_(std::move(call)) {}
+  WaitingRoute(RouteCall call, TicketId ticket) : call_(std::move(call)), ticket_(ticket) {}
 
   // From the door, when Submit has returned: from here on a cancellation is acted on.
   void Submitted() {
     State deciding = State::kDeciding;
     if (state_.compare_exchange_strong(deciding, State::kWaiting) && call_.context->IsCancelled()) {
-      call_.routing->Free(call_.request_id);
+      call_.routing->Abandon(call_.request_id, ticket_);
     }
     Unref();
   }
   void Resolve(const RoutingService::Answer& answer) {
     state_.store(State::kAnswered);
+    if (answer.ok()) booking_ = answer->booking;
     Finish(call_.Resolve(answer));
   }
 
   // Not acted on while deciding: Submitted looks again.
   void OnCancel() override {
-    if (state_.load() == State::kWaiting) call_.routing->Free(call_.request_id);
+    if (state_.load() == State::kWaiting) call_.routing->Abandon(call_.request_id, ticket_);
   }
-  void OnDone() override { Unref(); }
+  // Cancelled here means that the caller did not get the answer. If the booking went back before,
+  // this is nothing.
+  void OnDone() override {
+    if (booking_ != kNoBooking && call_.context->IsCancelled()) {
+      call_.routing->FreeBooking(call_.request_id, booking_);
+    }
+    Unref();
+  }
 
  private:
   enum class State : uint8_t { kDeciding, kWaiting, kAnswered };
@@ -90,9 +98,22 @@ class WaitingRoute final : public grpc::ServerUnaryReactor {
   }
 
   const RouteCall call_;
+  const TicketId ticket_;
+  BookingId booking_ = kNoBooking;  // written before Finish, read in OnDone
   std::atomic<State> state_{State::kDeciding};
   std::atomic<int> holders_{2};
 };
+
+// Of the call, on the clock of the service. A call without one ends with its caller.
+std::optional<MonotonicTime> DeadlineOf(const grpc::CallbackServerContext& context,
+                                        MonotonicTime now) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  const auto left = deadline - std::chrono::system_clock::now();
+  constexpr std::chrono::hours kFarAway(24 * 365);
+  if (left > kFarAway) return std::nullopt;
+  return now + std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+}
 
 absl::Status ExplainPast(const RoutingService& routing, const std::string& request_id,
                          v1::ExplainResponse* response) {
@@ -152,8 +173,9 @@ grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* 
   }
   RouteCall call{.routing = routing_, .context = context, .response = response};
   WaitingRoute* waiting = nullptr;  // deletes itself
-  const auto wait = [&call, &waiting]() -> RoutingService::Completion {
-    waiting = new WaitingRoute(call);
+  input->request.deadline = DeadlineOf(*context, routing_->Now());
+  const auto wait = [&call, &waiting](TicketId ticket) -> RoutingService::Completion {
+    waiting = new WaitingRoute(call, ticket);
     return [waiting](const RoutingService::Answer& answer) { waiting->Resolve(answer); };
   };
   const std::optional<RoutingService::Answer> answer =
@@ -233,7 +255,7 @@ grpc::ServerUnaryReactor* RouterGrpcService::Loads(grpc::CallbackServerContext* 
   for (const PartitionSnapshot& partition : router_->Snapshot()) {
     if (wanted(request->model_name(), partition.model_name) &&
         wanted(request->routing_group(), partition.routing_group)) {
-      ToProto(partition, response->add_partitions());
+      ToProto(partition, routing_->Now(), response->add_partitions());
     }
   }
   return FinishNow(context, absl::OkStatus());

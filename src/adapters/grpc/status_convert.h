@@ -18,6 +18,9 @@ inline constexpr char kErrorDetailKey[] = "kvrouter-error-bin";
 
 v1::ErrorReason ToProto(ErrorReason reason);
 
+// What programs read: the reason, and which limit of the queue was met.
+v1::ErrorDetail DetailOf(const absl::Status& status);
+
 // What the caller sees of `status`: its code, its message (cut at a length that trailers can carry)
 // and, in the context's trailers, the reason and with a duplicate the original decision. REQUIRES:
 // !status.ok(), before the call finishes.

@@ -47,6 +47,30 @@ std::map<uint32_t, EventEndpoints> EventsFromProto(
   return events;
 }
 
+WorkerTopology FromProto(const v1::Topology& message) {
+  WorkerTopology topology;
+  topology.topology_domains.insert(message.topology_domains().begin(),
+                                   message.topology_domains().end());
+  topology.kv_transfer_domain = message.kv_transfer_domain();
+  topology.kv_transfer_enforcement = message.kv_transfer_enforcement();
+  if (message.has_kv_transfer_preferred_weight())
+    topology.kv_transfer_preferred_weight = message.kv_transfer_preferred_weight();
+  return topology;
+}
+
+void ToProto(const WorkerTopology& topology, v1::Topology* message) {
+  message->mutable_topology_domains()->insert(topology.topology_domains.begin(),
+                                              topology.topology_domains.end());
+  message->set_kv_transfer_domain(topology.kv_transfer_domain);
+  message->set_kv_transfer_enforcement(topology.kv_transfer_enforcement);
+  if (topology.kv_transfer_preferred_weight)
+    message->set_kv_transfer_preferred_weight(*topology.kv_transfer_preferred_weight);
+}
+
+std::vector<std::string> Texts(const google::protobuf::RepeatedPtrField<std::string>& field) {
+  return {field.begin(), field.end()};
+}
+
 const TargetLoad* FindLoad(const std::vector<PartitionSnapshot>& partitions, const WorkerSpec& spec,
                            Target target) {
   for (const PartitionSnapshot& partition : partitions) {
@@ -79,6 +103,9 @@ absl::StatusOr<WorkerSpec> FromProto(const v1::WorkerSpec& message) {
   spec.is_eagle = message.is_eagle();
   if (message.has_image_token_id()) spec.image_token_id = message.image_token_id();
   spec.events = EventsFromProto(message.events());
+  spec.taints = Texts(message.taints());
+  if (message.has_topology()) spec.topology = FromProto(message.topology());
+  if (message.has_lora_adapters()) spec.lora_adapters = Texts(message.lora_adapters().names());
   return spec;
 }
 
@@ -99,6 +126,9 @@ absl::StatusOr<WorkerPatch> FromProto(const v1::UpdateRequest& message) {
   if (message.has_is_eagle()) patch.is_eagle = message.is_eagle();
   if (message.has_image_token_id()) patch.image_token_id = message.image_token_id();
   if (message.has_events()) patch.events = EventsFromProto(message.events().by_rank());
+  if (message.has_taints()) patch.taints = Texts(message.taints().names());
+  if (message.has_topology()) patch.topology = FromProto(message.topology());
+  if (message.has_lora_adapters()) patch.lora_adapters = Texts(message.lora_adapters().names());
   return patch;
 }
 
@@ -121,6 +151,12 @@ void ToProto(const WorkerSpec& spec, v1::Worker* message) {
     v1::EventEndpoints& to = (*out->mutable_events())[dp_rank];
     to.set_live(endpoints.live);
     to.set_replay(endpoints.replay);
+  }
+  out->mutable_taints()->Add(spec.taints.begin(), spec.taints.end());
+  if (spec.topology != WorkerTopology()) ToProto(spec.topology, out->mutable_topology());
+  if (spec.lora_adapters) {
+    out->mutable_lora_adapters()->mutable_names()->Add(spec.lora_adapters->begin(),
+                                                       spec.lora_adapters->end());
   }
   message->set_draining(spec.draining);
 }

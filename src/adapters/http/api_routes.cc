@@ -1,5 +1,7 @@
 #include "adapters/http/api_routes.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "adapters/http/http_format.h"
@@ -23,7 +25,15 @@ int StatusOfExhausted(ErrorReason reason) {
 HttpResponse AnswerOrError(absl::StatusOr<HttpResponse> answer) {
   if (answer.ok()) return *std::move(answer);
   const absl::Status& error = answer.status();
-  return ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
+  HttpResponse response =
+      ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
+  if (const auto limit = QueueRejectionOf(error)) {
+    response.body.pop_back();  // both names are words that need no escaping
+    response.body += fmt::format(
+        R"(,"details":{{"policy_class":"{}","limit_kind":"{}","current":{},"limit":{}}}}})",
+        limit->policy_class, limit->limit_kind, limit->current, limit->limit);
+  }
+  return response;
 }
 
 }  // namespace
@@ -44,6 +54,8 @@ int HttpStatusOf(const absl::Status& status) {
       return 409;
     case absl::StatusCode::kResourceExhausted:
       return StatusOfExhausted(ErrorReasonOf(status));
+    case absl::StatusCode::kDeadlineExceeded:  // in the queue
+      return 429;
     case absl::StatusCode::kUnavailable:
       return 503;
     default:
@@ -63,10 +75,45 @@ void ApiRoutes::Add(HttpServer* server, std::string_view method, std::string_vie
   entry.call = std::move(call);
   server->Route(entry.method, entry.path, [&entry](const HttpRequest& request) {
     HttpResponse answer = AnswerOrError(entry.call(request));
-    const size_t status_class = answer.status < 400 ? 0 : answer.status < 500 ? 1 : 2;
-    entry.counts[status_class].fetch_add(1, std::memory_order_relaxed);
+    Count(&entry, answer.status);
     return answer;
   });
+}
+
+void ApiRoutes::Count(Entry* entry, int status) {
+  const size_t status_class = status < 400 ? 0 : status < 500 ? 1 : 2;
+  entry->counts[status_class].fetch_add(1, std::memory_order_relaxed);
+}
+
+class ApiRoutes::EntryReply final : public Reply {
+ public:
+  EntryReply(Entry* entry, std::shared_ptr<HttpResponder> responder)
+      : entry_(entry), responder_(std::move(responder)) {}
+
+  void Answer(absl::StatusOr<HttpResponse> answer) override {
+    HttpResponse response = AnswerOrError(std::move(answer));
+    Count(entry_, response.status);
+    responder_->Complete(std::move(response));
+  }
+  bool Cancelled() const override { return responder_->Cancelled(); }
+  void OnGone(std::function<void()> gone) override { responder_->OnGone(std::move(gone)); }
+
+ private:
+  Entry* const entry_;
+  const std::shared_ptr<HttpResponder> responder_;
+};
+
+void ApiRoutes::AddAsync(HttpServer* server, std::string_view method, std::string_view path,
+                         AsyncCall call) {
+  Entry& entry = entries_.emplace_back();
+  entry.method = std::string(method);
+  entry.path = std::string(path);
+  entry.async_call = std::move(call);
+  server->RouteAsync(
+      entry.method, entry.path,
+      [&entry](const HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+        entry.async_call(request, std::make_shared<EntryReply>(&entry, std::move(responder)));
+      });
 }
 
 std::vector<ApiRoutes::RouteAnswers> ApiRoutes::Answers() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,20 @@ class ApiRoutes {
 
   void Add(HttpServer* server, std::string_view method, std::string_view path, Call call);
 
+  // A request whose answer may come later, from any thread; shared by those who may give it.
+  class Reply {
+   public:
+    virtual ~Reply() = default;
+    // Once.
+    virtual void Answer(absl::StatusOr<HttpResponse> answer) = 0;
+    // As HttpResponder.
+    virtual bool Cancelled() const = 0;
+    virtual void OnGone(std::function<void()> gone) = 0;
+  };
+  using AsyncCall = std::function<void(const HttpRequest&, std::shared_ptr<Reply>)>;
+
+  void AddAsync(HttpServer* server, std::string_view method, std::string_view path, AsyncCall call);
+
   // Answers of one route so far.
   struct RouteAnswers {
     std::string method;
@@ -55,8 +70,12 @@ class ApiRoutes {
     std::string method;
     std::string path;
     Call call;
+    AsyncCall async_call;
     std::array<std::atomic<uint64_t>, 3> counts{};
   };
+  class EntryReply;
+  static void Count(Entry* entry, int status);
+
   std::deque<Entry> entries_;  // whose addresses the handlers keep
 };
 

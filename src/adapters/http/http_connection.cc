@@ -234,7 +234,7 @@ void HttpConnection::Drain() {
 void HttpConnection::Close() {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
-  if (exchange_ != nullptr) exchange_->Detach();
+  if (exchange_ != nullptr) exchange_->Detach(/*delivered=*/false);
   exchange_.reset();
   DisarmReadTimer();
   DisarmWriteTimer();

@@ -125,7 +125,7 @@ void HttpConnection::OnWritten(ErrorCode error, size_t bytes) {
 }
 
 void HttpConnection::AnswerSent() {
-  if (exchange_ != nullptr) exchange_->Detach();
+  if (exchange_ != nullptr) exchange_->Detach(/*delivered=*/true);
   exchange_.reset();
   answer_complete_ = false;
   in_flight_ = std::string();

@@ -23,6 +23,7 @@ class Responder final : public HttpResponder {
   }
   void End() override { exchange_->Send(HttpExchange::Step::kEnd, {}); }
   bool Cancelled() const override { return exchange_->Cancelled(); }
+  void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
 
  private:
   const std::shared_ptr<HttpExchange> exchange_;
@@ -69,11 +70,31 @@ void HttpExchange::Drop() {
   }
 }
 
-void HttpExchange::Detach() {
+void HttpExchange::Detach(bool delivered) {
   Post last;  // holds the connection: released after the lock
-  MutexLock lock(mu_);
-  cancelled_.store(state_ != State::kFinished, std::memory_order_relaxed);
-  last.swap(post_);
+  std::function<void()> gone;
+  {
+    MutexLock lock(mu_);
+    cancelled_.store(state_ != State::kFinished, std::memory_order_relaxed);
+    detached_ = true;
+    delivered_ = delivered;
+    last.swap(post_);
+    gone.swap(gone_);
+  }
+  if (!delivered && gone) gone();
+}
+
+void HttpExchange::OnGone(std::function<void()> gone) {
+  std::function<void()> earlier;  // released after the lock
+  {
+    MutexLock lock(mu_);
+    if (!detached_) {
+      earlier = std::exchange(gone_, std::move(gone));
+      return;
+    }
+    if (delivered_) return;
+  }
+  gone();
 }
 
 bool HttpExchange::Finished() const {

@@ -26,7 +26,9 @@ class HttpExchange {
 
   void Send(Step step, HttpResponse response);
   void Drop();  // the responder is gone
-  void Detach();
+  // The connection has done with it: the answer was handed to the socket whole, or never will be.
+  void Detach(bool delivered);
+  void OnGone(std::function<void()> gone);
   bool Cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   bool Finished() const;
 
@@ -38,6 +40,9 @@ class HttpExchange {
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   Post post_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> gone_ ABSL_GUARDED_BY(mu_);
+  bool detached_ ABSL_GUARDED_BY(mu_) = false;
+  bool delivered_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<bool> cancelled_{false};
 };
 

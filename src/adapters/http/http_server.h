@@ -57,6 +57,9 @@ class HttpResponder {
   virtual void Write(std::string chunk) = 0;
   virtual void End() = 0;
   virtual bool Cancelled() const = 0;
+  // `gone` runs once if the client leaves, or its connection is closed, before the whole answer was
+  // handed to its socket; perhaps at once; on any thread, under no lock. Replaces an earlier one.
+  virtual void OnGone(std::function<void()> gone) = 0;
 };
 
 struct HttpServerConfig {

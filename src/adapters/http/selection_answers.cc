@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -42,6 +43,32 @@ Json Feeds(const WorkerSpec& spec, std::span<const FeedReport> feeds) {
   return list;
 }
 
+void ShowTopology(const WorkerTopology& topology, Json* worker) {
+  if (!topology.topology_domains.empty()) (*worker)["topology_domains"] = topology.topology_domains;
+  if (!topology.kv_transfer_domain.empty())
+    (*worker)["kv_transfer_domain"] = topology.kv_transfer_domain;
+  if (!topology.kv_transfer_enforcement.empty())
+    (*worker)["kv_transfer_enforcement"] = topology.kv_transfer_enforcement;
+  if (topology.kv_transfer_preferred_weight)
+    (*worker)["kv_transfer_preferred_weight"] = *topology.kv_transfer_preferred_weight;
+}
+
+// One entry per rank: what keeps it from being picked although it is schedulable.
+Json Health(const WorkerSpec& spec, std::span<const TargetLoad> loads, MonotonicTime now) {
+  Json list = Json::array();
+  auto load =
+      std::lower_bound(loads.begin(), loads.end(), Target{spec.id, 0},
+                       [](const TargetLoad& l, const Target& wanted) { return l.target < wanted; });
+  for (; load != loads.end() && load->target.worker == spec.id; ++load) {
+    const std::chrono::duration<double> out = load->ejected_until.value_or(now) - now;
+    list.push_back({{"dp_rank", load->target.dp_rank},
+                    {"overloaded", load->overloaded},
+                    {"ejected_seconds", std::max(0.0, out.count())},
+                    {"ejections", load->ejections}});
+  }
+  return list;
+}
+
 Json Worker(const SelectionWorker& worker) {
   const WorkerSpec& spec = worker.spec;
   Json live = Json::object();
@@ -74,6 +101,9 @@ Json Worker(const SelectionWorker& worker) {
                              : spec.draining ? "draining"
                                              : "schedulable"},
                {"not_schedulable_reasons", std::move(reasons)}};
+  if (!spec.taints.empty()) json["taints"] = spec.taints;
+  ShowTopology(spec.topology, &json);
+  if (spec.lora_adapters) json["lora_adapters"] = *spec.lora_adapters;
   for (const auto& [name, text] : worker.traits)
     json[name] = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return json;
@@ -119,11 +149,13 @@ std::string JsonText(std::string_view text) { return Text(Json(text)); }
 std::string WorkerJson(const SelectionWorker& worker) { return Text(Worker(worker)); }
 
 std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs,
-                        std::span<const FeedReport> feeds) {
+                        std::span<const FeedReport> feeds, std::span<const TargetLoad> loads,
+                        MonotonicTime now) {
   Json list = Json::array();
   for (const SelectionWorker& worker : workers) {
     Json& json = list.emplace_back(Worker(worker));
     json["feeds"] = Feeds(worker.spec, feeds);
+    json["health"] = Health(worker.spec, loads, now);
     if (signs == nullptr) continue;
     json["signs"] = Json::array();
     for (const std::string_view sign : NamesOf(signs->Of(worker.spec)))
@@ -171,6 +203,15 @@ std::string ReservationJson(std::string_view selection_id, std::string_view mode
   return Text(json);
 }
 
+Pending PendingOf(const PartitionSnapshot& partition) {
+  Pending pending;
+  for (const QueueClassSnapshot& queued : partition.queue) {
+    pending.requests += queued.waiting;
+    pending.isl_tokens += queued.waiting_isl_tokens;
+  }
+  return pending;
+}
+
 std::string LoadsJson(std::span<const PartitionSnapshot> partitions) {
   Json list = Json::array();
   for (const PartitionSnapshot& partition : partitions) {
@@ -182,17 +223,18 @@ std::string LoadsJson(std::span<const PartitionSnapshot> partitions) {
                        {"potential_decode_blocks", std::llround(load.active_decode_blocks)},
                        {"active_requests", load.active_requests}});
     }
+    const Pending pending = PendingOf(partition);
     list.push_back({{"model_name", partition.model_name},
                     {"routing_group", partition.routing_group},
                     {"loads", std::move(loads)},
-                    {"pending_count", 0},  // no queue yet
-                    {"pending_isl_tokens", 0}});
+                    {"pending_count", pending.requests},
+                    {"pending_isl_tokens", pending.isl_tokens}});
   }
   return Text(list);
 }
 
 std::string PotentialLoadsJson(const RouteRequest& request,
-                               std::span<const TargetPotentialLoad> loads) {
+                               std::span<const TargetPotentialLoad> loads, const Pending& pending) {
   Json list = Json::array();
   for (const TargetPotentialLoad& load : loads) {
     list.push_back({{"worker_id", static_cast<uint64_t>(load.target.worker)},
@@ -204,8 +246,8 @@ std::string PotentialLoadsJson(const RouteRequest& request,
   const Json json = {{"model_name", request.model_name},
                      {"routing_group", request.routing_group},
                      {"loads", std::move(list)},
-                     {"pending_count", 0},
-                     {"pending_isl_tokens", 0}};
+                     {"pending_count", pending.requests},
+                     {"pending_isl_tokens", pending.isl_tokens}};
   return Text(json);
 }
 

@@ -25,9 +25,11 @@ HttpResponse OkAnswer();  // {"status":"ok"}
 
 std::string WorkerJson(const SelectionWorker& worker);
 // With the worker's signs, unless `signs` is null, and with the event feed of each rank: its state,
-// and why it is degraded. `feeds` in ascending order.
+// and why it is degraded, and with what keeps a rank from being picked (`loads`). Both in ascending
+// order of targets.
 std::string WorkersJson(std::span<const SelectionWorker> workers, const WorkerSignBoard* signs,
-                        std::span<const FeedReport> feeds);
+                        std::span<const FeedReport> feeds, std::span<const TargetLoad> loads,
+                        MonotonicTime now);
 
 // What the caller still has to compute of the prompt on the chosen target.
 uint64_t EffectivePrefillTokens(const RouteDecision& decision);
@@ -42,9 +44,16 @@ std::string SelectionJson(std::string_view selection_id, const RouteRequest& req
 std::string ReservationJson(std::string_view selection_id, std::string_view model_name,
                             std::string_view routing_group, const RouteDecision& decision);
 
+// What waits in a partition's queue.
+struct Pending {
+  uint64_t requests = 0;
+  uint64_t isl_tokens = 0;
+};
+Pending PendingOf(const PartitionSnapshot& partition);
+
 std::string LoadsJson(std::span<const PartitionSnapshot> partitions);
 std::string PotentialLoadsJson(const RouteRequest& request,
-                               std::span<const TargetPotentialLoad> loads);
+                               std::span<const TargetPotentialLoad> loads, const Pending& pending);
 std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks,
                               const CostWeights& weights, std::span<const TargetOverlap> overlaps,
                               std::span<const TargetLoad> targets);

@@ -8,8 +8,6 @@ std::span<const SelectionApi::RouteEntry> SelectionApi::Routes() {
       {"GET", "/workers", &SelectionApi::GetWorkers},
       {"PATCH", "/workers/{}", &SelectionApi::PatchWorker},
       {"DELETE", "/workers/{}", &SelectionApi::DeleteWorker},
-      {"POST", "/select", &SelectionApi::Select},
-      {"POST", "/select_and_reserve", &SelectionApi::SelectAndReserve},
       {"POST", "/reservations", &SelectionApi::PostReservation},
       {"POST", "/reservations/{}/prefill_complete", &SelectionApi::PrefillComplete},
       {"POST", "/reservations/{}/output_block", &SelectionApi::OutputBlock},
@@ -26,6 +24,13 @@ std::span<const SelectionApi::RouteEntry> SelectionApi::Routes() {
 }
 
 void SelectionApi::AddRoutes(HttpServer* server) {
+  for (const bool book : {false, true}) {
+    routes_.AddAsync(
+        server, "POST", book ? "/select_and_reserve" : "/select",
+        [this, book](const HttpRequest& request, const std::shared_ptr<ApiRoutes::Reply>& reply) {
+          Select(request, book, reply);
+        });
+  }
   for (const RouteEntry& route : Routes()) {
     routes_.Add(
         server, route.method, route.path,

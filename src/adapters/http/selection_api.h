@@ -2,6 +2,7 @@
 #define KVROUTER_ADAPTERS_HTTP_SELECTION_API_H_
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,8 +73,11 @@ class SelectionApi {
   Answer PatchWorker(const HttpRequest& request);
   Answer DeleteWorker(const HttpRequest& request);
 
-  Answer Select(const HttpRequest& request);
-  Answer SelectAndReserve(const HttpRequest& request);
+  // Of /select and, with `book`, /select_and_reserve; answers when the request has not to wait any
+  // more.
+  class SelectCall;
+  void Select(const HttpRequest& request, bool book,
+              const std::shared_ptr<ApiRoutes::Reply>& reply);
 
   Answer PostReservation(const HttpRequest& request);
   Answer ReserveAs(const HttpRequest& request);  // in the form that the body has

@@ -192,34 +192,24 @@ absl::Status AllowedWorkers(JsonValue value, std::string_view name, SelectionBod
       &out->allowed_workers.emplace());
 }
 
-// ---- Fields that are checked and do not act yet (docs/parity.md) ----
-
-absl::Status CheckedNumber(JsonValue value, std::string_view name, SelectionBody*) {
-  double number = 0;
-  return ReadDouble(value, name, &number);
+absl::Status PriorityJump(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadDouble(value, name, &out->priority_jump);
 }
-absl::Status CheckedPriority(JsonValue value, std::string_view name, SelectionBody*) {
+absl::Status StrictPriority(JsonValue value, std::string_view name, SelectionBody* out) {
   uint64_t number = 0;
-  return ReadUnsigned(value, name, kAny32, &number);
+  KVR_RETURN_IF_ERROR(ReadUnsigned(value, name, kAny32, &number));
+  out->strict_priority = static_cast<uint32_t>(number);
+  return absl::OkStatus();
 }
-absl::Status CheckedText(JsonValue value, std::string_view name, SelectionBody*) {
-  std::string text;
-  return ReadText(value, name, &text);
+absl::Status Advisory(JsonValue value, std::string_view name, SelectionBody* out) {
+  return ReadBool(value, name, &out->advisory);
 }
-absl::Status CheckedTarget(JsonValue value, std::string_view name, SelectionBody*) {
-  return ReadPin(value, name).status();
-}
-absl::Status CheckedTexts(JsonValue value, std::string_view name, SelectionBody*) {
-  std::vector<int> nothing;
+absl::Status RequiredTaints(JsonValue value, std::string_view name, RoutingConstraints* out) {
   return ReadArray(
-      value, name,
-      [&](JsonValue item, int*) {
-        std::string text;
-        return ReadText(item, name, &text);
-      },
-      &nothing);
+      value, name, [&](JsonValue item, std::string* taint) { return ReadText(item, name, taint); },
+      &out->required_taints);
 }
-absl::Status CheckedWeights(JsonValue value, std::string_view name, SelectionBody*) {
+absl::Status PreferredTaints(JsonValue value, std::string_view name, RoutingConstraints* out) {
   simdjson::ondemand::object object;
   if (const auto error = value.get_object().get(object); error != simdjson::SUCCESS)
     return ValueError(error, value, name, "an object of numbers");
@@ -230,15 +220,24 @@ absl::Status CheckedWeights(JsonValue value, std::string_view name, SelectionBod
       return BadJson(simdjson::error_message(error));
     if (const auto error = member.value().get(weight); error != simdjson::SUCCESS)
       return BadJson(simdjson::error_message(error));
-    double number = 0;
-    KVR_RETURN_IF_ERROR(ReadDouble(weight, name, &number));
+    KVR_RETURN_IF_ERROR(ReadDouble(weight, name, &out->preferred_taints[std::string(key)]));
   }
   return absl::OkStatus();
 }
-absl::Status CheckedConstraints(JsonValue value, std::string_view name, SelectionBody* out) {
-  static constexpr Field kFields[] = {{"required_taints", CheckedTexts},
-                                      {"preferred_taints", CheckedWeights}};
-  return ReadObject<SelectionBody>(value, name, kFields, out, 1);
+absl::Status Constraints(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr JsonField<RoutingConstraints> kFields[] = {
+      {"required_taints", RequiredTaints}, {"preferred_taints", PreferredTaints}};
+  return ReadObject<RoutingConstraints>(value, name, kFields, &out->constraints, 1);
+}
+
+// ---- Fields that are checked and do not act yet (docs/parity.md) ----
+
+absl::Status CheckedText(JsonValue value, std::string_view name, SelectionBody*) {
+  std::string text;
+  return ReadText(value, name, &text);
+}
+absl::Status CheckedTarget(JsonValue value, std::string_view name, SelectionBody*) {
+  return ReadPin(value, name).status();
 }
 absl::Status CheckedFlag(JsonValue value, std::string_view name, SelectionBody*) {
   bool flag = false;
@@ -271,17 +270,17 @@ constexpr Field kPromptFields[] = {
 constexpr Field kBookingFields[] = {
     {"selection_id", Text<&SelectionBody::selection_id>},
     {"expected_output_tokens", Number<&SelectionBody::expected_output_tokens, kAny64>},
-    {"priority_jump", CheckedNumber},
-    {"strict_priority", CheckedPriority},
+    {"priority_jump", PriorityJump},
+    {"strict_priority", StrictPriority},
     {"session_id", CheckedText},
     {"session_context", CheckedSession},
 };
 constexpr Field kSelectFields[] = {
     {"pinned_worker", PinnedWorker},
     {"allowed_worker_ids", AllowedWorkers},
-    {"routing_constraints", CheckedConstraints},
+    {"routing_constraints", Constraints},
     {"affinity_target", CheckedTarget},
-    {"advisory", CheckedFlag},
+    {"advisory", Advisory},
 };
 constexpr Field kReserveFields[] = {
     {"worker_id", Number<&SelectionBody::worker_id, kAny64>},
@@ -325,6 +324,9 @@ absl::StatusOr<RouteRequest> ToRouteRequest(const SelectionBody& body) {
   request.expected_output_tokens = body.expected_output_tokens;
   request.pinned = body.pinned;
   request.allowed_workers = body.allowed_workers;
+  request.constraints = body.constraints;
+  request.priority_jump = body.priority_jump;
+  request.strict_priority = body.strict_priority;
   const bool hashes = body.block_hashes || body.sequence_hashes || body.isl_tokens;
   const bool routing_tokens = body.mm_routing && !body.mm_routing->token_ids->empty();
   if ((body.token_ids || routing_tokens) && hashes)

@@ -50,6 +50,10 @@ struct SelectionBody {
   std::optional<uint64_t> expected_output_tokens;
   std::optional<TargetSelector> pinned;
   std::optional<std::vector<WorkerId>> allowed_workers;
+  RoutingConstraints constraints;
+  double priority_jump = 0;
+  uint32_t strict_priority = 0;
+  bool advisory = false;  // of /select: decided at once, whoever waits
 
   // Of reservations.
   std::optional<uint64_t> worker_id;

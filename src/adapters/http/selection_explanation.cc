@@ -54,7 +54,10 @@ Json ToJson(const FilterCounts& counts) {
           {"not_allowed", counts.not_allowed},
           {"excluded", counts.excluded},
           {"draining", counts.draining},
-          {"overloaded", counts.overloaded}};
+          {"overloaded", counts.overloaded},
+          {"taints", counts.taints},
+          {"no_lora_replica", counts.no_lora_replica},
+          {"ejected", counts.ejected}};
 }
 
 Json ToJson(const FilteredTarget& filtered) {
@@ -108,7 +111,8 @@ Json ToJson(std::string_view request_id, const RouteDecision& decision) {
           {"best_available_overlap_target", OrNull(decision.best_available_overlap_target)},
           {"regret_blocks", decision.regret_blocks},
           {"draw", decision.draw},
-          {"weights", ToJson(decision.weights)}};
+          {"weights", ToJson(decision.weights)},
+          {"waited_seconds", std::chrono::duration<double>(decision.waited).count()}};
 }
 
 }  // namespace

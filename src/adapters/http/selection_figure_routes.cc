@@ -36,7 +36,12 @@ SelectionApi::Answer SelectionApi::PotentialLoads(const HttpRequest& request) {
                        ReadSelectionBody(request.body, BodyKind::kPrompt));
   KVR_ASSIGN_OR_RETURN(const RouteRequest route, ToRouteRequest(body));
   KVR_ASSIGN_OR_RETURN(const auto loads, parts_.routing->PotentialLoads(route));
-  return JsonAnswer(200, PotentialLoadsJson(route, loads));
+  Pending pending;
+  for (const PartitionSnapshot& partition : parts_.router->Snapshot()) {
+    if (partition.model_name == route.model_name && partition.routing_group == route.routing_group)
+      pending = PendingOf(partition);
+  }
+  return JsonAnswer(200, PotentialLoadsJson(route, loads, pending));
 }
 
 SelectionApi::Answer SelectionApi::OverlapScores(const HttpRequest& request) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 #include <string_view>
 
 #include "base/status_macros.h"
@@ -13,6 +15,8 @@ namespace {
 
 constexpr std::string_view kExplain = "x-route-explain";
 constexpr std::string_view kPolicyClass = "x-dynamo-meta-policy-class";
+constexpr std::string_view kPriority = "x-dynamo-request-priority";
+constexpr std::string_view kStrictPriority = "x-dynamo-request-strict-priority";
 
 absl::Status Invalid(std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
@@ -30,7 +34,30 @@ bool IsClassCharacter(char c) {
          c == '.' || c == '-';
 }
 
+template <typename Number>
+absl::Status ReadNumber(const HttpRequest& request, std::string_view name,
+                        std::optional<Number>* out) {
+  KVR_RETURN_IF_ERROR(CheckOnce(request, name));
+  const std::string_view text = request.Header(name);
+  if (text.empty()) return absl::OkStatus();
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Invalid(fmt::format("header {} must be a whole number {}..{}, got \"{}\"", name,
+                               std::numeric_limits<Number>::min(),
+                               std::numeric_limits<Number>::max(), text.substr(0, 64)));
+  }
+  *out = number;
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+void ApplyHeaders(const SelectionHeaders& headers, RouteRequest* route) {
+  if (!headers.policy_class.empty()) route->policy_class = headers.policy_class;
+  if (headers.priority) route->priority_jump = std::max(0, *headers.priority);
+  if (headers.strict_priority) route->strict_priority = *headers.strict_priority;
+}
 
 absl::Status CheckJsonContent(const HttpRequest& request) {
   std::string type(request.Header("content-type"));
@@ -60,6 +87,8 @@ absl::StatusOr<SelectionHeaders> ReadSelectionHeaders(const HttpRequest& request
   if (!std::all_of(read.policy_class.begin(), read.policy_class.end(), IsClassCharacter))
     return Invalid(
         fmt::format("header {} may hold letters, digits, '_', '.' and '-'", kPolicyClass));
+  KVR_RETURN_IF_ERROR(ReadNumber(request, kPriority, &read.priority));
+  KVR_RETURN_IF_ERROR(ReadNumber(request, kStrictPriority, &read.strict_priority));
   return read;
 }
 

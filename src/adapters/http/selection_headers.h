@@ -1,12 +1,15 @@
 #ifndef KVROUTER_ADAPTERS_HTTP_SELECTION_HEADERS_H_
 #define KVROUTER_ADAPTERS_HTTP_SELECTION_HEADERS_H_
 
-#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "adapters/http/http_server.h"
+#include "kvrouter/decision.h"
+#include "service/request_limits.h"
 
 namespace kvrouter {
 
@@ -15,14 +18,16 @@ namespace kvrouter {
 // OK if the request says that its body is JSON, else UNIMPLEMENTED (the doors' 415).
 absl::Status CheckJsonContent(const HttpRequest& request);
 
-// A class of the queue is a word of [A-Za-z0-9_.-].
-inline constexpr size_t kMaxPolicyClassBytes = 128;
-
 struct SelectionHeaders {
   bool explain = false;  // x-route-explain: 1
-  // x-dynamo-meta-policy-class; empty: none. Checked, not yet acting (docs/parity.md).
-  std::string policy_class;
+  // x-dynamo-meta-policy-class, a word of [A-Za-z0-9_.-]; empty: none.
+  std::string policy_class = {};
+  std::optional<int32_t> priority = {};          // x-dynamo-request-priority
+  std::optional<uint32_t> strict_priority = {};  // x-dynamo-request-strict-priority
 };
+
+// What they say beats what the body says.
+void ApplyHeaders(const SelectionHeaders& headers, RouteRequest* route);
 
 // INVALID_ARGUMENT for a value that cannot be meant, and for a header sent twice: which of the two
 // counts would be anybody's guess.

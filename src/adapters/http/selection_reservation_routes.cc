@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "adapters/http/http_format.h"
 #include "adapters/http/selection_answers.h"
 #include "adapters/http/selection_api.h"
 #include "adapters/http/selection_bodies.h"
@@ -126,8 +127,16 @@ SelectionApi::Answer SelectionApi::OutputBlock(const HttpRequest& request) {
 }
 
 // Unknown ids are no error: whoever frees twice has what it wants.
+// `outcome` is ours: how the worker did.
 SelectionApi::Answer SelectionApi::DeleteReservation(const HttpRequest& request) {
-  parts_.routing->Free(request.path_parameters.front());
+  const auto outcome = QueryParameter(request.query, "outcome");
+  if (outcome && *outcome != "succeeded" && *outcome != "failed") {
+    return Invalid(fmt::format("outcome must be succeeded or failed, got \"{}\"", *outcome));
+  }
+  parts_.routing->Free(request.path_parameters.front(), !outcome ? LegOutcome::kUnknown
+                                                        : *outcome == "failed"
+                                                            ? LegOutcome::kFailed
+                                                            : LegOutcome::kSucceeded);
   return OkAnswer();
 }
 

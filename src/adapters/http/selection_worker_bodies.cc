@@ -97,6 +97,35 @@ class Members {
     *out = value->get<bool>();
   }
 
+  void Real(const char* name, std::optional<double>* out) {
+    const Json* value = Find(name);
+    if (value == nullptr) return;
+    if (!value->is_number()) return Fail(BadShape(name, "must be a number"));
+    *out = value->get<double>();
+  }
+
+  void TextList(const char* name, std::optional<std::vector<std::string>>* out) {
+    const Json* value = Find(name);
+    if (value == nullptr) return;
+    if (!value->is_array()) return Fail(BadShape(name, "must be a list of texts"));
+    auto& texts = out->emplace();
+    for (const Json& item : *value) {
+      if (!item.is_string()) return Fail(BadShape(name, "must be a list of texts"));
+      texts.push_back(item.get<std::string>());
+    }
+  }
+
+  void TextMap(const char* name, std::optional<std::map<std::string, std::string>>* out) {
+    const Json* value = Find(name);
+    if (value == nullptr) return;
+    if (!value->is_object()) return Fail(BadShape(name, "must be an object of texts"));
+    auto& texts = out->emplace();
+    for (const auto& [key, text] : value->items()) {
+      if (!text.is_string()) return Fail(BadShape(name, "must be an object of texts"));
+      texts[key] = text.get<std::string>();
+    }
+  }
+
   // {"0":"tcp://…"}: texts by rank.
   void ByRank(const char* name, std::optional<std::map<uint32_t, std::string>>* out) {
     const Json* value = Find(name);
@@ -117,20 +146,22 @@ class Members {
   absl::Status status_;
 };
 
-bool IsTextList(const Json& value) {
-  if (!value.is_array()) return false;
-  for (const Json& item : value) {
-    if (!item.is_string()) return false;
-  }
-  return true;
-}
-
-bool IsTextMap(const Json& value) {
-  if (!value.is_object()) return false;
-  for (const auto& [key, item] : value.items()) {
-    if (!item.is_string()) return false;
-  }
-  return true;
+// What the parts of a topology that are there make of the current one.
+void ReadTopology(Members* members, const WorkerTopology& current,
+                  std::optional<WorkerTopology>* out) {
+  std::optional<std::map<std::string, std::string>> domains;
+  std::optional<std::string> domain, enforcement;
+  std::optional<double> weight;
+  members->TextMap("topology_domains", &domains);
+  members->Text("kv_transfer_domain", &domain);
+  members->Text("kv_transfer_enforcement", &enforcement);
+  members->Real("kv_transfer_preferred_weight", &weight);
+  if (!domains && !domain && !enforcement && !weight) return;
+  WorkerTopology& topology = out->emplace(current);
+  if (domains) topology.topology_domains = *domains;
+  if (domain) topology.kv_transfer_domain = *domain;
+  if (enforcement) topology.kv_transfer_enforcement = *enforcement;
+  if (weight) topology.kv_transfer_preferred_weight = weight;
 }
 
 // Fields that are kept and shown, and do not act yet.
@@ -144,12 +175,6 @@ void ReadTraits(Members* members, std::map<std::string, std::string>* traits) {
   static constexpr Trait kTraits[] = {
       {"stable_routing_id", [](const Json& v) { return v.is_string() || v.is_number_unsigned(); },
        "must be a text or a whole number"},
-      {"taints", IsTextList, "must be a list of texts"},
-      {"topology_domains", IsTextMap, "must be an object of texts"},
-      {"kv_transfer_domain", [](const Json& v) { return v.is_string(); }, "must be a text"},
-      {"kv_transfer_enforcement", [](const Json& v) { return v.is_string(); }, "must be a text"},
-      {"kv_transfer_preferred_weight", [](const Json& v) { return v.is_number(); },
-       "must be a number"},
   };
   for (const Trait& trait : kTraits) {
     const Json* value = members->Find(trait.name);
@@ -222,6 +247,9 @@ void ReadPatchFields(Members* members, const WorkerSpec& current, SelectionWorke
   }
   ReadEvents(members, spec.dp_start_rank.value_or(current.dp_start_rank),
              spec.dp_size.value_or(current.dp_size), &spec.events);
+  members->TextList("taints", &spec.taints);
+  ReadTopology(members, current.topology, &spec.topology);
+  members->TextList("lora_adapters", &spec.lora_adapters);
   ReadTraits(members, &patch->traits);
 }
 
@@ -255,6 +283,9 @@ absl::StatusOr<SelectionWorker> ReadWorkerBody(const std::string& body) {
   spec.is_eagle = patch.spec.is_eagle.value_or(false);
   spec.image_token_id = patch.spec.image_token_id;
   if (patch.spec.events) spec.events = *patch.spec.events;
+  spec.taints = patch.spec.taints.value_or(std::vector<std::string>());
+  spec.topology = patch.spec.topology.value_or(WorkerTopology());
+  spec.lora_adapters = patch.spec.lora_adapters;
   worker.traits = std::move(patch.traits);
   return worker;
 }

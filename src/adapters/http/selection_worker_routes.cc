@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "adapters/http/http_format.h"
@@ -42,7 +43,13 @@ SelectionApi::Answer SelectionApi::GetWorkers(const HttpRequest& request) {
   });
   std::vector<FeedReport> feeds;
   if (parts_.feeds != nullptr) feeds = parts_.feeds->Reports();
-  return JsonAnswer(200, WorkersJson(workers, parts_.signs, feeds));
+  std::vector<TargetLoad> loads;
+  for (PartitionSnapshot& partition : parts_.router->Snapshot()) {
+    loads.insert(loads.end(), partition.loads.begin(), partition.loads.end());
+  }
+  std::sort(loads.begin(), loads.end(),
+            [](const TargetLoad& a, const TargetLoad& b) { return a.target < b.target; });
+  return JsonAnswer(200, WorkersJson(workers, parts_.signs, feeds, loads, parts_.routing->Now()));
 }
 
 SelectionApi::Answer SelectionApi::PatchWorker(const HttpRequest& request) {

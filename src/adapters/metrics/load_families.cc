@@ -43,7 +43,8 @@ void ShowLowerTiers(const std::vector<PartitionSnapshot>& partitions, MetricFami
 
 }  // namespace
 
-void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out) {
+void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MonotonicTime now,
+                 MetricFamilies* out) {
   ShowPerRank(Metric::kWorkerRegistered, "router_worker_id", partitions, out,
               [](const TargetLoad&) { return 1.0; });
   const auto show = [&](Metric metric, auto value) {
@@ -55,6 +56,11 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilie
        [](const TargetLoad& load) { return load.active_prefill_tokens; });
   show(Metric::kWorkerActiveRequests, [](const TargetLoad& load) { return load.active_requests; });
   show(Metric::kWorkerDraining, [](const TargetLoad& load) { return load.draining ? 1.0 : 0.0; });
+  show(Metric::kWorkerOverloaded,
+       [](const TargetLoad& load) { return load.overloaded ? 1.0 : 0.0; });
+  show(Metric::kWorkerEjected, [now](const TargetLoad& load) {
+    return load.ejected_until && *load.ejected_until > now ? 1.0 : 0.0;
+  });
   show(Metric::kWorkerIndexBlocks, [](const TargetLoad& load) { return load.index_blocks; });
   ShowLowerTiers(partitions, out);
 }
@@ -92,6 +98,8 @@ void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFami
     }
   };
   show(Metric::kBookings, &PartitionSnapshot::bookings);
+  show(Metric::kEjections, &PartitionSnapshot::ejections_total);
+  show(Metric::kEjectionsRefused, &PartitionSnapshot::ejections_refused_total);
   show(Metric::kIndexBlocks, &PartitionSnapshot::index_unique_blocks);
   show(Metric::kIndexHolderBlocks, &PartitionSnapshot::index_holder_blocks);
   show(Metric::kIndexBytes, &PartitionSnapshot::index_bytes);

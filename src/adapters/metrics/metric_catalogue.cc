@@ -18,7 +18,7 @@ constexpr std::string_view kWorkerLabels = "worker_id, dp_rank, worker_type";
 constexpr std::string_view kRankLabels = "worker_id, dp_rank";
 constexpr std::string_view kWithLoadReports = "With each load report of the rank.";
 constexpr std::string_view kQueueLabels = "model, worker_type, policy_class";
-constexpr std::string_view kQueueMoves = "Not yet: requests do not wait.";
+constexpr std::string_view kQueueMoves = "When a request begins to wait, goes or leaves.";
 constexpr std::string_view kPartitionLabels = "model, routing_group";
 constexpr std::string_view kWithBookings = "With every booking and every report on one.";
 constexpr std::string_view kWorkersChange = "When workers come, change and go.";
@@ -187,6 +187,10 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .unit = "calls", .weighting = kEach, .origin = kOurs,
  .meaning = "Frees of an id that was not live: never booked, already freed, or expired.",
  .moves = "With every such Free or DELETE."},
+{.metric = Metric::kLegs, .name = "kvrouter_legs_total", .type = kCounter, .labels = "outcome",
+ .unit = "requests", .weighting = kEach, .origin = kOurs,
+ .meaning = "How requests fared on their workers, as callers report it: succeeded or failed.",
+ .moves = "With a Free or DELETE that says so."},
 {.metric = Metric::kDecisionRingEntries, .name = "kvrouter_decision_ring_entries", .type = kGauge,
  .unit = "decisions", .weighting = kLevel, .origin = kOurs,
  .meaning = "Recent decisions kept for Explain.",
@@ -322,6 +326,14 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = kWorkerLabels, .unit = "flag", .weighting = kLevel, .origin = kOurs,
  .meaning = "1 while the worker takes no new requests.",
  .moves = "When a worker is drained or taken back."},
+{.metric = Metric::kWorkerOverloaded, .name = "kvrouter_worker_overloaded", .type = kGauge,
+ .labels = kWorkerLabels, .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 while all ranks of the worker are above an overload threshold: no candidate.",
+ .moves = "With bookings and reports of load."},
+{.metric = Metric::kWorkerEjected, .name = "kvrouter_worker_ejected", .type = kGauge,
+ .labels = kWorkerLabels, .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 while the rank is taken out because its requests failed fast.",
+ .moves = "With reported failures, and when the time is over."},
 {.metric = Metric::kWorkerIndexBlocks, .name = "kvrouter_worker_index_blocks", .type = kGauge,
  .labels = kWorkerLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
  .meaning = "Distinct blocks the index believes the worker holds on its device.",
@@ -335,7 +347,7 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
 {.metric = Metric::kWorkerReportedKvUsedBlocks, .name = "kvrouter_worker_reported_kv_used_blocks",
  .type = kGauge, .labels = kRankLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
  .meaning = "KV blocks in use as the worker last said on Dynamo's event plane; none if it never "
-            "did. Shown only: decisions go by the router's own bookings.",
+            "did. Overload thresholds look at it.",
  .moves = kWithLoadReports},
 {.metric = Metric::kWorkerReportedActiveDecodeBlocks,
  .name = "kvrouter_worker_reported_active_decode_blocks", .type = kGauge, .labels = kRankLabels,
@@ -356,24 +368,30 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
 {.metric = Metric::kQueuePendingRequests, .name = "dynamo_frontend_router_queue_pending_requests",
  .type = kGauge, .labels = kQueueLabels, .unit = "requests", .weighting = kLevel,
  .origin = kDynamo,
- .meaning = "Requests that wait for a worker. 0: there is no queue yet.",
+ .meaning = "Requests that wait for a worker.",
  .moves = kQueueMoves},
 {.metric = Metric::kQueuePendingIslTokens,
  .name = "dynamo_frontend_router_queue_pending_isl_tokens", .type = kGauge,
  .labels = kQueueLabels, .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
- .meaning = "Prompt tokens of requests that wait. 0: there is no queue yet.",
+ .meaning = "Prompt tokens of requests that wait.",
  .moves = kQueueMoves},
 {.metric = Metric::kQueuePendingCachedTokens,
  .name = "dynamo_frontend_router_queue_pending_cached_tokens", .type = kGauge,
  .labels = kQueueLabels, .unit = "tokens", .weighting = kLevel, .origin = kDynamo,
- .meaning = "Cached prompt tokens of requests that wait. 0: there is no queue yet.",
+ .meaning = "Cached prompt tokens of requests that wait, on the worker that has most of them.",
  .moves = kQueueMoves},
 {.metric = Metric::kQueueBackpressure,
  .name = "dynamo_frontend_router_queue_backpressure_total", .type = kCounter,
  .labels = "model, worker_type, policy_class, reason", .unit = "requests",
  .weighting = kRequest, .origin = kDynamo,
- .meaning = "Requests refused because a queue was full, by the limit met. 0: there is no queue "
-            "yet.",
+ .meaning = "Requests refused because a queue was full, by the limit met; do_not_queue stays 0.",
+ .moves = "With every such answer."},
+{.metric = Metric::kQueueRequests, .name = "kvrouter_queue_requests_total", .type = kCounter,
+ .labels = "model, routing_group, policy_class, event", .unit = "requests", .weighting = kRequest,
+ .origin = kOurs,
+ .meaning = "Requests that began to wait (parked), and what became of them: released to be decided, "
+            "cancelled because the caller left or freed them, expired at their deadline. Parked "
+            "minus the others: what waits.",
  .moves = kQueueMoves},
 {.metric = Metric::kModelTotalKvBlocks, .name = "dynamo_frontend_model_total_kv_blocks",
  .type = kGauge, .labels = "model", .unit = "blocks", .weighting = kLevel, .origin = kDynamo,
@@ -394,6 +412,15 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = kPartitionLabels, .unit = "requests", .weighting = kLevel, .origin = kOurs,
  .meaning = "Live bookings of the partition.",
  .moves = "With every booking and its end."},
+{.metric = Metric::kEjections, .name = "kvrouter_ejections_total", .type = kCounter,
+ .labels = kPartitionLabels, .unit = "times", .weighting = kEach, .origin = kOurs,
+ .meaning = "Times that a rank was taken out because its requests failed fast.",
+ .moves = "With reported failures."},
+{.metric = Metric::kEjectionsRefused, .name = "kvrouter_ejections_refused_total",
+ .type = kCounter, .labels = kPartitionLabels, .unit = "times", .weighting = kEach, .origin = kOurs,
+ .meaning = "Times that a rank should have been taken out and was not: too many were out, or it "
+            "was the last one.",
+ .moves = "With reported failures."},
 {.metric = Metric::kIndexBlocks, .name = "kvrouter_index_blocks", .type = kGauge,
  .labels = kPartitionLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
  .meaning = "Distinct block positions in the index, however many workers hold them.",

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -10,35 +9,81 @@
 namespace kvrouter {
 namespace {
 
-// Values of Dynamo's labels while nothing waits: its default class, and the limits of a queue.
-constexpr const char* kOnlyPolicyClass = "default";
-constexpr std::array<const char*, 4> kBackpressureReasons = {"request_limit", "raw_isl_token_limit",
-                                                             "cached_token_limit", "do_not_queue"};
+struct QueueFigures {
+  uint64_t waiting = 0;
+  uint64_t isl_tokens = 0;
+  uint64_t cached_tokens = 0;
+  // By reason, in the order of kBackpressureReasons.
+  std::array<uint64_t, 5> refused{};
+};
+
+// Dynamo's, and ours at the end.
+constexpr std::array<const char*, 5> kBackpressureReasons = {
+    "request_limit", "raw_isl_token_limit", "cached_token_limit", "do_not_queue", "max_waiting"};
+
+// A series of its own for each model, role and class: routing groups of one model share it.
+using QueueName = std::array<std::string, 3>;
+
+MetricLabels LabelsOf(const QueueName& name) {
+  return {{"model", name[0]}, {"worker_type", name[1]}, {"policy_class", name[2]}};
+}
+
+std::map<QueueName, QueueFigures> CollectQueues(const std::vector<PartitionSnapshot>& partitions) {
+  std::map<QueueName, QueueFigures> queues;
+  for (const PartitionSnapshot& partition : partitions) {
+    std::string first_role;
+    for (const TargetLoad& load : partition.loads) {
+      const std::string role(WorkerTypeLabel(load.role));
+      if (first_role.empty()) first_role = role;
+      // Where nothing ever waits, there is Dynamo's only class, at 0.
+      if (partition.queue.empty()) queues[{partition.model_name, role, "default"}];
+    }
+    if (first_role.empty()) first_role = "decode";
+    for (const QueueClassSnapshot& queued : partition.queue) {
+      QueueFigures& figures = queues[{partition.model_name, first_role, queued.policy_class}];
+      figures.waiting += queued.waiting;
+      figures.isl_tokens += queued.waiting_isl_tokens;
+      figures.cached_tokens += queued.waiting_cached_tokens;
+      figures.refused[0] += queued.over_request_limit_total;
+      figures.refused[1] += queued.over_isl_token_limit_total;
+      figures.refused[2] += queued.over_cached_token_limit_total;
+      figures.refused[4] += queued.over_max_waiting_total;
+    }
+  }
+  return queues;
+}
 
 }  // namespace
 
 void ShowQueues(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out) {
-  // Two routing groups of one model share its series.
-  std::set<std::pair<std::string, std::string>> pools;
-  for (const PartitionSnapshot& partition : partitions) {
-    for (const TargetLoad& load : partition.loads)
-      pools.emplace(partition.model_name, WorkerTypeLabel(load.role));
-  }
-  const auto labels = [](const auto& pool) {
-    return MetricLabels{
-        {"model", pool.first}, {"worker_type", pool.second}, {"policy_class", kOnlyPolicyClass}};
-  };
-  for (const Metric metric : {Metric::kQueuePendingRequests, Metric::kQueuePendingIslTokens,
-                              Metric::kQueuePendingCachedTokens}) {
+  const std::map<QueueName, QueueFigures> queues = CollectQueues(partitions);
+  const auto show = [&](Metric metric, uint64_t QueueFigures::*figure) {
     out->Open(metric);
-    for (const auto& pool : pools) out->Add(0.0, labels(pool));
-  }
+    for (const auto& [name, figures] : queues) out->Add(figures.*figure, LabelsOf(name));
+  };
+  show(Metric::kQueuePendingRequests, &QueueFigures::waiting);
+  show(Metric::kQueuePendingIslTokens, &QueueFigures::isl_tokens);
+  show(Metric::kQueuePendingCachedTokens, &QueueFigures::cached_tokens);
   out->Open(Metric::kQueueBackpressure);
-  for (const auto& pool : pools) {
-    for (const char* reason : kBackpressureReasons) {
-      MetricLabels with_reason = labels(pool);
-      with_reason.push_back({"reason", reason});
-      out->Add(0.0, std::move(with_reason));
+  for (const auto& [name, figures] : queues) {
+    for (size_t i = 0; i < kBackpressureReasons.size(); ++i) {
+      MetricLabels labels = LabelsOf(name);
+      labels.push_back({"reason", kBackpressureReasons[i]});
+      out->Add(figures.refused[i], std::move(labels));
+    }
+  }
+  out->Open(Metric::kQueueRequests);
+  for (const PartitionSnapshot& partition : partitions) {
+    for (const QueueClassSnapshot& queued : partition.queue) {
+      for (const auto& [event, total] :
+           {std::pair("parked", queued.parked_total), std::pair("released", queued.released_total),
+            std::pair("cancelled", queued.cancelled_total),
+            std::pair("expired", queued.expired_total)}) {
+        out->Add(total, {{"model", partition.model_name},
+                         {"routing_group", partition.routing_group},
+                         {"policy_class", queued.policy_class},
+                         {"event", event}});
+      }
     }
   }
 }

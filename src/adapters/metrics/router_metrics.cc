@@ -116,11 +116,11 @@ std::string RouterMetrics::Text() const {
   ShowRecord(from.record ? from.record() : RecordFigures{}, &out);
   impl_->decisions.ShowShadow(&out);
   ShowEvents(applied, feed_totals, &out);
-  ShowWorkers(partitions, &out);
+  const MonotonicTime now = from.clock != nullptr ? from.clock->Now() : MonotonicTime{};
+  ShowWorkers(partitions, now, &out);
   impl_->requests.ShowLatest(partitions, &out);
   ShowReportedLoads(
-      from.loads != nullptr ? from.loads->List() : std::vector<ReportedLoads::Report>{},
-      from.clock != nullptr ? from.clock->Now() : MonotonicTime{}, &out);
+      from.loads != nullptr ? from.loads->List() : std::vector<ReportedLoads::Report>{}, now, &out);
   ShowQueues(partitions, &out);
   ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);

@@ -23,7 +23,8 @@ void ShowService(const ServiceCounters& counters,
                  const RefusalCounts::ByReason& registrations_refused,
                  const RefusalCounts::ByReason& publish_refused, MetricFamilies* out);
 // Ranks of workers, then partitions. Those of partitions without workers and bookings are left out.
-void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MonotonicTime now,
+                 MetricFamilies* out);
 // What ranks said of themselves. A field that a rank never said has no series.
 void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
                        MetricFamilies* out);

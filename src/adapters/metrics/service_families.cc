@@ -26,6 +26,9 @@ void ShowService(const ServiceCounters& counters,
   ShowByReason(Metric::kRegistrationsRefused, registrations_refused, out);
   ShowByReason(Metric::kPublishRefused, publish_refused, out);
   out->Show(Metric::kUnknownFrees, counters.unknown_frees);
+  out->Open(Metric::kLegs);
+  out->Add(counters.legs_succeeded, {{"outcome", "succeeded"}});
+  out->Add(counters.legs_failed, {{"outcome", "failed"}});
   out->Show(Metric::kDecisionRingEntries, counters.decision_ring_entries);
   out->Show(Metric::kDecisionRingBytes, counters.decision_ring_bytes);
   out->Show(Metric::kDecisionRingEvicted, counters.decision_ring_evicted);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kvrouter/admission.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
@@ -23,25 +24,8 @@ namespace kvrouter {
 // Stands for the batch of a worker that does not say: so large that a share of it is never reached.
 inline constexpr uint64_t kAssumedMaxBatchedTokens = 10'000'000;
 
-struct PrefillBusyThresholds {
-  std::optional<uint64_t> tokens = {};
-  std::optional<double> batch_share = {};  // of max_num_batched_tokens; finite, >= 0
-
-  bool IsSet() const { return tokens || batch_share; }
-};
-
 bool IsPrefillBusy(uint64_t active_prefill_tokens, uint64_t max_num_batched_tokens,
                    const PrefillBusyThresholds& thresholds);
-
-struct OverloadThresholds {
-  std::optional<double> active_decode_blocks = {};        // share of the rank's blocks, 0..1
-  std::optional<uint64_t> active_prefill_tokens = {};     // tokens
-  std::optional<double> active_prefill_tokens_frac = {};  // of max_num_batched_tokens; >= 0
-
-  bool IsSet() const {
-    return active_decode_blocks || active_prefill_tokens || active_prefill_tokens_frac;
-  }
-};
 
 // OK, or INVALID_ARGUMENT naming the setting, the value and the range.
 absl::Status Validate(const OverloadThresholds& thresholds);

@@ -23,8 +23,12 @@ class KeptCandidates : public CandidateSource {
                             const NumberOf& number_of, Args&&... args) {
     static_assert(sizeof(Kind) % alignof(SeenCandidate) == 0);
     static_assert(alignof(SeenCandidate) % alignof(LowerTierOverlap) == 0);
+    static_assert(alignof(SeenCandidate) % alignof(double) == 0);
+    static_assert(sizeof(LowerTierOverlap) % alignof(double) == 0);
     const size_t lower_bytes = table.lower.empty() ? 0 : count * sizeof(LowerTierOverlap);
-    const auto place = memory->Take(sizeof(Kind) + count * sizeof(SeenCandidate) + lower_bytes);
+    const size_t taint_bytes = table.taint_multipliers.empty() ? 0 : count * sizeof(double);
+    const auto place =
+        memory->Take(sizeof(Kind) + count * sizeof(SeenCandidate) + lower_bytes + taint_bytes);
     auto* const kept = ::new (place.get()) Kind(std::forward<Args>(args)...);
     kept->count_ = count;
     auto* const seen = reinterpret_cast<SeenCandidate*>(place.get() + sizeof(Kind));
@@ -36,6 +40,13 @@ class KeptCandidates : public CandidateSource {
       for (size_t i = 0; i < count; ++i)
         ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
     }
+    if (taint_bytes > 0) {
+      auto* const multipliers =
+          reinterpret_cast<double*>(reinterpret_cast<std::byte*>(seen + count) + lower_bytes);
+      kept->taint_multipliers_ = multipliers;
+      for (size_t i = 0; i < count; ++i)
+        ::new (multipliers + i) double(table.taint_multipliers[number_of(i)]);
+    }
     // The destructor is never called: there is nothing for it to do.
     return CandidateList(std::shared_ptr<const CandidateSource>(place, kept));
   }
@@ -46,17 +57,20 @@ class KeptCandidates : public CandidateSource {
 
   size_t size() const override { return count_; }
   CandidateCost At(size_t i) const override {
-    return ScoreSeen(seen_[i], context_, lower_ == nullptr ? LowerTierOverlap{} : lower_[i]);
+    return ScoreSeen(seen_[i], context_, lower_ == nullptr ? LowerTierOverlap{} : lower_[i],
+                     taint_multipliers_ == nullptr ? 1 : taint_multipliers_[i]);
   }
   uint64_t bytes() const override {
     const size_t lower_bytes = lower_ == nullptr ? 0 : sizeof(LowerTierOverlap);
-    return sizeof(*this) + count_ * (sizeof(SeenCandidate) + lower_bytes);
+    const size_t taint_bytes = taint_multipliers_ == nullptr ? 0 : sizeof(double);
+    return sizeof(*this) + count_ * (sizeof(SeenCandidate) + lower_bytes + taint_bytes);
   }
 
  private:
   const ScoreContext context_;
-  const SeenCandidate* seen_ = nullptr;      // behind this object
-  const LowerTierOverlap* lower_ = nullptr;  // behind those; null: nobody has any
+  const SeenCandidate* seen_ = nullptr;        // behind this object
+  const LowerTierOverlap* lower_ = nullptr;    // behind those; null: nobody has any
+  const double* taint_multipliers_ = nullptr;  // behind those; null: all are 1
   size_t count_ = 0;
 };
 
@@ -98,16 +112,22 @@ class KeptBest final : public KeptCandidates {
 
 class KeptOne final : public CandidateSource {
  public:
-  KeptOne(const SeenCandidate& seen, LowerTierOverlap lower, const ScoreContext& context)
-      : seen_(seen), lower_(lower), context_(context) {}
+  KeptOne(const CandidateTable& table, size_t i)
+      : seen_(table.seen[i]),
+        lower_(table.LowerOf(i)),
+        taint_multiplier_(table.TaintMultiplierOf(i)),
+        context_(table.context) {}
 
   size_t size() const override { return 1; }
-  CandidateCost At(size_t) const override { return ScoreSeen(seen_, context_, lower_); }
+  CandidateCost At(size_t) const override {
+    return ScoreSeen(seen_, context_, lower_, taint_multiplier_);
+  }
   uint64_t bytes() const override { return sizeof(*this); }
 
  private:
   const SeenCandidate seen_;
   const LowerTierOverlap lower_;
+  const double taint_multiplier_;
   const ScoreContext context_;
 };
 
@@ -125,8 +145,7 @@ CandidateList Best(const CandidateTable& table, size_t chosen, std::span<const u
 
 // Not from the memory of records: in short-lived answers the allocator's own is used again at once.
 CandidateList Only(const CandidateTable& table, size_t chosen) {
-  return CandidateList(
-      std::make_shared<const KeptOne>(table.seen[chosen], table.LowerOf(chosen), table.context));
+  return CandidateList(std::make_shared<const KeptOne>(table, chosen));
 }
 
 }  // namespace

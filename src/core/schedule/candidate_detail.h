@@ -35,7 +35,8 @@ class TableCandidates final : public CandidateSource {
   explicit TableCandidates(const CandidateTable& table) : table_(table) {}
   size_t size() const override { return table_.seen.size(); }
   CandidateCost At(size_t i) const override {
-    return ScoreSeen(table_.seen[i], table_.context, table_.LowerOf(i));
+    return ScoreSeen(table_.seen[i], table_.context, table_.LowerOf(i),
+                     table_.TaintMultiplierOf(i));
   }
   uint64_t bytes() const override { return 0; }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -13,16 +14,18 @@ namespace {
 using Verdict = CandidateFilter::Verdict;
 
 constexpr std::array<std::string_view, CandidateFilter::kVerdictCount> kVerdictNames = {
-    "eligible",    "not_pinned", "not_allowed",     "excluded",   "draining",
-    "unavailable", "taints",     "no_lora_replica", "overloaded", "ejected"};
+    "eligible", "not_pinned",      "not_allowed", "excluded", "draining",
+    "taints",   "no_lora_replica", "overloaded",  "ejected"};
 static_assert(kVerdictNames.size() == static_cast<size_t>(Verdict::kEjected) + 1);
-
-void Sort(std::optional<std::vector<WorkerId>>* workers) {
-  if (*workers) std::sort((*workers)->begin(), (*workers)->end());
-}
 
 bool Names(const std::optional<std::vector<WorkerId>>& workers, WorkerId worker) {
   return !workers || std::binary_search(workers->begin(), workers->end(), worker);
+}
+
+// Adapters null: not declared.
+bool Serves(const std::vector<std::string>* adapters, const std::string& adapter) {
+  return adapters == nullptr || adapter.empty() ||
+         std::binary_search(adapters->begin(), adapters->end(), adapter);
 }
 
 bool Before(const TargetSelector& a, const TargetSelector& b) {
@@ -43,9 +46,8 @@ std::string Describe(const TargetSelector& selector) {
 std::string_view WhyPinFails(const CandidateFilter::Counts& counts) {
   if (CountOf(counts, Verdict::kExcluded) > 0) return "excluded";
   if (CountOf(counts, Verdict::kDraining) > 0) return "draining";
-  if (CountOf(counts, Verdict::kUnavailable) > 0) return "not available";
   if (CountOf(counts, Verdict::kTaints) > 0) return "without a required taint";
-  if (CountOf(counts, Verdict::kNoLoraReplica) > 0) return "no replica of the adapter";
+  if (CountOf(counts, Verdict::kNoLoraReplica) > 0) return "without the adapter";
   return "unknown or its rank is out of range";
 }
 
@@ -55,15 +57,60 @@ std::string_view VerdictName(Verdict verdict) {
   return kVerdictNames[static_cast<size_t>(verdict)];
 }
 
+FilterReason ReasonOf(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kNotPinned:
+      return FilterReason::kNotPinned;
+    case Verdict::kNotAllowed:
+      return FilterReason::kNotAllowed;
+    case Verdict::kExcluded:
+      return FilterReason::kExcluded;
+    case Verdict::kDraining:
+      return FilterReason::kDraining;
+    case Verdict::kTaints:
+      return FilterReason::kTaints;
+    case Verdict::kNoLoraReplica:
+      return FilterReason::kNoLoraReplica;
+    case Verdict::kOverloaded:
+      return FilterReason::kOverloaded;
+    case Verdict::kEjected:
+      return FilterReason::kEjected;
+    case Verdict::kEligible:
+      break;
+  }
+  KVR_CHECK(false, "an eligible target has no filter reason");
+  return FilterReason::kNotAllowed;
+}
+
+FilterCounts FilterCountsOf(const CandidateFilter::Counts& counts) {
+  return {.not_allowed = CountOf(counts, Verdict::kNotAllowed),
+          .excluded = CountOf(counts, Verdict::kExcluded),
+          .draining = CountOf(counts, Verdict::kDraining),
+          .overloaded = CountOf(counts, Verdict::kOverloaded),
+          .not_pinned = CountOf(counts, Verdict::kNotPinned),
+          .taints = CountOf(counts, Verdict::kTaints),
+          .no_lora_replica = CountOf(counts, Verdict::kNoLoraReplica),
+          .ejected = CountOf(counts, Verdict::kEjected)};
+}
+
 CandidateFilter::CandidateFilter(Wishes wishes) : wishes_(std::move(wishes)) {
-  Sort(&wishes_.allowed);
-  Sort(&wishes_.available);
-  Sort(&wishes_.lora_replicas);
+  if (wishes_.allowed) std::sort(wishes_.allowed->begin(), wishes_.allowed->end());
   std::sort(wishes_.excluded.begin(), wishes_.excluded.end(), Before);
   unrestricted_ = !wishes_.pinned && !wishes_.allowed && wishes_.excluded.empty() &&
-                  !wishes_.available && !wishes_.lora_replicas &&
-                  wishes_.constraints.required_taints.empty();
+                  wishes_.adapter.empty() && wishes_.constraints.required_taints.empty();
 }
+
+CandidateFilter::CandidateFilter(const RouteRequest& request)
+    : CandidateFilter(Wishes{.pinned = request.pinned,
+                             .allowed = request.allowed_workers,
+                             .excluded = request.excluded,
+                             .adapter = request.lora_name,
+                             .constraints = request.constraints}) {}
+
+CandidateFilter::CandidateFilter(Target chosen)
+    : CandidateFilter(
+          Wishes{.pinned = TargetSelector{.worker = chosen.worker, .dp_rank = chosen.dp_rank},
+                 .may_overload = true}) {}
 
 bool CandidateFilter::IsExcluded(Target target) const {
   const auto& excluded = wishes_.excluded;
@@ -75,20 +122,17 @@ bool CandidateFilter::IsExcluded(Target target) const {
 }
 
 Verdict CandidateFilter::Judge(const Facts& facts) const {
-  const WorkerId worker = facts.target.worker;
-  if (unrestricted_) {
-    return facts.draining     ? Verdict::kDraining
-           : facts.overloaded ? Verdict::kOverloaded
-           : facts.ejected    ? Verdict::kEjected
-                              : Verdict::kEligible;
+  if (!unrestricted_) {
+    if (wishes_.pinned && !wishes_.pinned->Matches(facts.target)) return Verdict::kNotPinned;
+    if (!Names(wishes_.allowed, facts.target.worker)) return Verdict::kNotAllowed;
+    if (IsExcluded(facts.target)) return Verdict::kExcluded;
   }
-  if (wishes_.pinned && !wishes_.pinned->Matches(facts.target)) return Verdict::kNotPinned;
-  if (!Names(wishes_.allowed, worker)) return Verdict::kNotAllowed;
-  if (IsExcluded(facts.target)) return Verdict::kExcluded;
   if (facts.draining) return Verdict::kDraining;
-  if (!Names(wishes_.available, worker)) return Verdict::kUnavailable;
-  if (!CarriesRequired(wishes_.constraints, facts.taints)) return Verdict::kTaints;
-  if (!Names(wishes_.lora_replicas, worker)) return Verdict::kNoLoraReplica;
+  if (!unrestricted_) {
+    if (!CarriesRequired(wishes_.constraints, facts.taints)) return Verdict::kTaints;
+    if (!Serves(facts.adapters, wishes_.adapter)) return Verdict::kNoLoraReplica;
+  }
+  if (wishes_.may_overload) return Verdict::kEligible;
   if (facts.overloaded) return Verdict::kOverloaded;
   return facts.ejected ? Verdict::kEjected : Verdict::kEligible;
 }
@@ -131,11 +175,12 @@ absl::Status CandidateFilter::NobodyEligible(const Counts& counts) const {
   }
   return MakeError(
       absl::StatusCode::kUnavailable, ErrorReason::kNoWorkers,
-      fmt::format("no target can serve this: {} not allowed, {} excluded, {} draining, {} not "
-                  "available, {} without a required taint, {} no replica of the adapter",
-                  CountOf(counts, Verdict::kNotAllowed), CountOf(counts, Verdict::kExcluded),
-                  CountOf(counts, Verdict::kDraining), CountOf(counts, Verdict::kUnavailable),
-                  CountOf(counts, Verdict::kTaints), CountOf(counts, Verdict::kNoLoraReplica)));
+      fmt::format(
+          "no target can serve this: {} not allowed, {} excluded, {} draining, {} without a "
+          "required taint, {} without the adapter",
+          CountOf(counts, Verdict::kNotAllowed), CountOf(counts, Verdict::kExcluded),
+          CountOf(counts, Verdict::kDraining), CountOf(counts, Verdict::kTaints),
+          CountOf(counts, Verdict::kNoLoraReplica)));
 }
 
 double CandidateFilter::PreferredTaintWeight(std::span<const std::string> taints) const {

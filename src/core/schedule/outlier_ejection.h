@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "kvrouter/admission.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
@@ -31,13 +32,7 @@ namespace kvrouter {
 // guarded by the scheduler's mutex.
 class OutlierEjection {
  public:
-  struct Options {
-    uint32_t consecutive_failures = 5;             // N; 0: nobody is ever taken out
-    std::chrono::milliseconds fast_failure{1000};  // > 0
-    std::chrono::seconds base_time{10};            // > 0; the first time out
-    std::chrono::seconds max_time{300};            // >= base_time
-    double max_ejected_share = 0.5;                // 0..1
-  };
+  using Options = OutlierEjectionConfig;
 
   enum class Effect : uint8_t {
     kNone,
@@ -53,6 +48,14 @@ class OutlierEjection {
     uint32_t failures_in_row = 0;
   };
 
+  struct Record {
+    uint32_t failures_in_row = 0;
+    uint32_t successes_in_row = 0;
+    uint32_t ejections = 0;  // since it was last healthy for long
+    bool on_trial = false;   // or out
+    std::optional<MonotonicTime> until;
+  };
+
   explicit OutlierEjection(const Options& options) : options_(options) {}
 
   // A leg on the target ended well.
@@ -62,9 +65,16 @@ class OutlierEjection {
   Effect ReportFailure(Target target, std::chrono::nanoseconds after, uint64_t targets,
                        MonotonicTime now);
 
+  // Nothing is known of anybody, so nobody is out.
+  bool IsQuiet() const { return records_.empty(); }
   bool IsEjected(Target target, MonotonicTime now) const;
 
   Status StatusOf(Target target, MonotonicTime now) const;
+  // For who has no time to compare with.
+  Record RecordOf(Target target) const {
+    const auto it = records_.find(target);
+    return it == records_.end() ? Record{} : it->second;
+  }
 
   // The target is gone, or lives anew.
   void Forget(Target target) { records_.erase(target); }
@@ -74,14 +84,6 @@ class OutlierEjection {
   uint64_t RefusedTotal() const { return refused_total_; }
 
  private:
-  struct Record {
-    uint32_t failures_in_row = 0;
-    uint32_t successes_in_row = 0;
-    uint32_t ejections = 0;
-    bool on_trial = false;  // or out
-    std::optional<MonotonicTime> until;
-  };
-
   Effect Eject(Record* record, uint64_t targets, MonotonicTime now);
 
   const Options options_;

@@ -6,7 +6,9 @@
 #include <limits>
 #include <set>
 
+#include "base/check.h"
 #include "base/status_macros.h"
+#include "core/schedule/busy_thresholds.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -148,6 +150,30 @@ PolicyClasses PolicyClasses::Single(QueueOrder order, const PrefillBusyThreshold
   classes.bucket_from_tokens_ = {0};
   classes.families_ = {{.name = "default", .class_of_bucket = {0}}};
   return classes;
+}
+
+PolicyClasses ClassesFor(const QueueConfig& config, const std::string& model_name) {
+  const auto of_model = config.model_profiles.find(model_name);
+  const PolicyProfile* profile = of_model != config.model_profiles.end() ? &of_model->second
+                                 : config.profile                        ? &*config.profile
+                                                                         : nullptr;
+  if (profile == nullptr) return PolicyClasses::Single(config.order, config.busy);
+  auto classes = PolicyClasses::Make(*profile);
+  KVR_CHECK(classes.ok(), "{}", classes.status().ToString());
+  return *std::move(classes);
+}
+
+absl::Status Validate(const QueueConfig& config) {
+  KVR_RETURN_IF_ERROR(Validate(config.busy));
+  if (config.max_waiting < 1) return Invalid("queue max_waiting must be > 0, got 0");
+  if (config.profile) KVR_RETURN_IF_ERROR(PolicyClasses::Make(*config.profile).status());
+  for (const auto& [model_name, profile] : config.model_profiles) {
+    const absl::Status status = PolicyClasses::Make(profile).status();
+    if (status.ok()) continue;
+    return Invalid(fmt::format("models: {}: {}", model_name,
+                               std::string_view(status.message().data(), status.message().size())));
+  }
+  return absl::OkStatus();
 }
 
 uint32_t PolicyClasses::ClassOf(std::string_view wish, uint64_t uncached_tokens) const {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/schedule/busy_thresholds.h"
+#include "kvrouter/admission.h"
 
 namespace kvrouter {
 
@@ -22,40 +22,6 @@ namespace kvrouter {
 //   batch            class "b-short"   class "b-long"
 //
 // Without a file there is one class, "default". Parity: Dynamo v1.4.1 scheduling/policy_config.
-
-enum class QueueOrder : uint8_t {
-  kFcfs,  // first come, first served
-  kLcfs,  // last come; not in policy files
-  kWspt,  // weighted shortest processing time: fewest uncached tokens per weight
-};
-
-struct PolicyClass {
-  std::string name;           // [A-Za-z0-9_.-]+
-  std::string policy_family;  // with cache_bucket: a place in the matrix; both empty: explicit
-  std::string cache_bucket;
-  QueueOrder order = QueueOrder::kFcfs;
-  uint64_t quantum_tokens = 1;  // 1..kMaxQuantumTokens. Its share of tokens against other classes
-  // Requests wait while all their targets are busy by these. None set: the class never queues.
-  PrefillBusyThresholds busy;
-  // What may wait, times the number of workers; absent: without limit.
-  std::optional<uint64_t> request_limit_per_worker = {};
-  std::optional<uint64_t> raw_isl_token_limit_per_worker = {};
-  std::optional<uint64_t> cached_token_limit_per_worker = {};
-};
-
-inline constexpr uint64_t kMaxQuantumTokens = uint64_t{1} << 40;
-inline constexpr size_t kMaxPolicyClasses = 1024;
-
-struct UncachedBucket {
-  uint64_t min_tokens = 0;
-  std::string bucket;
-};
-
-struct PolicyProfile {
-  std::string default_policy_family;
-  std::vector<UncachedBucket> uncached_isl_buckets = {};  // first from 0, strictly rising
-  std::vector<PolicyClass> policy_classes = {};
-};
 
 // A valid profile, and which class a request belongs to. Immutable.
 class PolicyClasses {
@@ -87,6 +53,12 @@ class PolicyClasses {
   std::vector<Family> families_;
   size_t default_family_ = 0;
 };
+
+// Those of a model. REQUIRES: Validate(config).ok().
+PolicyClasses ClassesFor(const QueueConfig& config, const std::string& model_name);
+
+// OK, or INVALID_ARGUMENT naming the setting, the value and the range.
+absl::Status Validate(const QueueConfig& config);
 
 }  // namespace kvrouter
 

@@ -18,6 +18,13 @@ constexpr std::array<std::string_view, 4> kLimitKindNames = {"requests", "raw_is
                                                              "cached_tokens", "max_waiting"};
 static_assert(kLimitKindNames.size() == static_cast<size_t>(LimitKind::kMaxWaiting) + 1);
 
+bool AnyQueues(const PolicyClasses& classes) {
+  for (uint32_t i = 0; i < classes.size(); ++i) {
+    if (classes.At(i).busy.IsSet()) return true;
+  }
+  return false;
+}
+
 uint64_t UncachedTokens(const RequestQueue::Request& request) {
   return request.isl_tokens - std::min(request.cached_tokens, request.isl_tokens);
 }
@@ -40,14 +47,18 @@ std::string_view LimitKindName(LimitKind kind) {
 }
 
 absl::Status StatusOf(const RequestQueue::Rejection& rejection) {
-  return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kQueueLimit,
-                   fmt::format("queue of policy class {} is full: {} {} wait, the limit is {}",
-                               rejection.policy_class, rejection.current,
-                               LimitKindName(rejection.kind), rejection.limit));
+  return MakeQueueLimitError({.policy_class = rejection.policy_class,
+                              .limit_kind = std::string(LimitKindName(rejection.kind)),
+                              .current = rejection.current,
+                              .limit = rejection.limit});
 }
 
 RequestQueue::RequestQueue(const Options& options, PolicyClasses classes, MonotonicTime start)
-    : options_(options), classes_(std::move(classes)), start_(start), states_(classes_.size()) {}
+    : options_(options),
+      classes_(std::move(classes)),
+      queues_(AnyQueues(classes_)),
+      start_(start),
+      states_(classes_.size()) {}
 
 bool RequestQueue::MustPark(uint32_t policy_class, bool all_targets_busy) const {
   if (!classes_.At(policy_class).busy.IsSet()) return false;
@@ -102,9 +113,9 @@ std::optional<uint32_t> RequestQueue::TakeSlot() {
   } else {
     if (entries_.size() >= kMaxBookingSlots) return std::nullopt;
     slot = static_cast<uint32_t>(entries_.size());
-    entries_.emplace_back();
+    entries_.emplace_back().generation = options_.first_generation - 1;
   }
-  ++entries_[slot].generation;  // the first is 1: no ticket is kNoTicket
+  ++entries_[slot].generation;  // the first is >= 1: no ticket is kNoTicket
   return slot;
 }
 
@@ -130,12 +141,15 @@ std::variant<TicketId, RequestQueue::Rejection> RequestQueue::Park(const Request
   auto rejection = OverLimit(request.policy_class, workers);
   const auto slot = rejection ? std::nullopt : TakeSlot();
   if (!slot) {
+    if (!rejection) {
+      rejection = Rejection{.policy_class = classes_.At(request.policy_class).name,
+                            .kind = LimitKind::kMaxWaiting,
+                            .current = WaitingCount(),
+                            .limit = kMaxBookingSlots};
+    }
     ++stats.rejected_total;
-    if (rejection) return *std::move(rejection);
-    return Rejection{.policy_class = classes_.At(request.policy_class).name,
-                     .kind = LimitKind::kMaxWaiting,
-                     .current = WaitingCount(),
-                     .limit = kMaxBookingSlots};
+    ++stats.rejected_by_limit[static_cast<size_t>(rejection->kind)];
+    return *std::move(rejection);
   }
   Entry& entry = entries_[*slot];
   entry.waiting = true;
@@ -189,8 +203,7 @@ void RequestQueue::Remove(uint32_t slot) {
 }
 
 std::optional<RequestQueue::Ready> RequestQueue::FirstReady(uint32_t policy_class,
-                                                            const Judge& judge,
-                                                            std::map<OrderKey, LaneName>* busy) {
+                                                            const Judge& judge, BusyHeads* busy) {
   auto& heads = states_[policy_class].heads;
   while (!heads.empty()) {
     const uint32_t slot = heads.begin()->first.slot;
@@ -199,7 +212,7 @@ std::optional<RequestQueue::Ready> RequestQueue::FirstReady(uint32_t policy_clas
                    .slot = slot,
                    .cost_tokens = CostTokens(entries_[slot].request)};
     }
-    busy->insert(heads.extract(heads.begin()));
+    (*busy)[policy_class].insert(heads.extract(heads.begin()));
   }
   return std::nullopt;
 }
@@ -233,28 +246,50 @@ RequestQueue::Ready RequestQueue::TakeTurn(const std::vector<Ready>& ready) {
   return *chosen;
 }
 
-void RequestQueue::Pump(MonotonicTime now, const Judge& judge, const Place& place) {
-  std::vector<std::map<OrderKey, LaneName>> busy(states_.size());
+bool RequestQueue::ReleaseOne(MonotonicTime now, const Judge& judge, const Place& place,
+                              BusyHeads* busy) {
   std::vector<Ready> ready;
-  while (WaitingCount() > 0) {
-    ready.clear();
-    for (uint32_t c = 0; c < states_.size(); ++c) {
-      if (const auto first = FirstReady(c, judge, &busy[c])) ready.push_back(*first);
-    }
-    if (ready.empty()) break;
-    const Ready chosen = TakeTurn(ready);
-    const Entry& entry = entries_[chosen.slot];
-    const std::chrono::nanoseconds waited = now - entry.parked_at;
-    const Released released{
-        .ticket = TicketOf(chosen.slot),
-        .waited = waited,
-        .refresh_overlap = options_.overlap_refresh_after > std::chrono::nanoseconds::zero() &&
-                           waited >= options_.overlap_refresh_after};
-    Remove(chosen.slot);
-    ++states_[chosen.policy_class].stats.released_total;
-    place(released);
+  for (uint32_t c = 0; c < states_.size(); ++c) {
+    if (const auto first = FirstReady(c, judge, busy)) ready.push_back(*first);
   }
-  for (size_t c = 0; c < states_.size(); ++c) states_[c].heads.merge(busy[c]);
+  if (ready.empty()) return false;
+  const Ready chosen = TakeTurn(ready);
+  const Entry& entry = entries_[chosen.slot];
+  const std::chrono::nanoseconds waited = now - entry.parked_at;
+  const Released released{
+      .ticket = TicketOf(chosen.slot),
+      .waited = waited,
+      .refresh_overlap = options_.overlap_refresh_after > std::chrono::nanoseconds::zero() &&
+                         waited >= options_.overlap_refresh_after};
+  Remove(chosen.slot);
+  ++states_[chosen.policy_class].stats.released_total;
+  place(released);
+  return true;
+}
+
+void RequestQueue::TakeBack(BusyHeads* busy) {
+  for (size_t c = 0; c < states_.size(); ++c) states_[c].heads.merge((*busy)[c]);
+}
+
+void RequestQueue::Pump(MonotonicTime now, const Judge& judge, const Place& place) {
+  BusyHeads busy(states_.size());
+  while (WaitingCount() > 0 && ReleaseOne(now, judge, place, &busy)) {
+  }
+  TakeBack(&busy);
+}
+
+bool RequestQueue::PumpOne(MonotonicTime now, const Judge& judge, const Place& place) {
+  if (WaitingCount() == 0) return false;
+  BusyHeads busy(states_.size());
+  const bool released = ReleaseOne(now, judge, place, &busy);
+  TakeBack(&busy);
+  return released;
+}
+
+uint32_t RequestQueue::NextGeneration() const {
+  uint32_t highest = options_.first_generation - 1;
+  for (const Entry& entry : entries_) highest = std::max(highest, entry.generation);
+  return highest + 1;
 }
 
 bool RequestQueue::Cancel(TicketId ticket) {

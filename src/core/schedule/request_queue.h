@@ -1,6 +1,7 @@
 #ifndef KVROUTER_CORE_SCHEDULE_REQUEST_QUEUE_H_
 #define KVROUTER_CORE_SCHEDULE_REQUEST_QUEUE_H_
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +52,8 @@ namespace kvrouter {
 class RequestQueue {
  public:
   struct Options {
-    uint32_t partition = 0;  // goes into tickets
+    uint32_t partition = 0;         // goes into tickets
+    uint32_t first_generation = 1;  // > those of earlier queues with the same partition number
     uint32_t max_waiting = 65'536;
     // A request that waited this long has its overlap looked up again; 0: never.
     std::chrono::nanoseconds overlap_refresh_after = std::chrono::seconds(10);
@@ -69,6 +71,8 @@ class RequestQueue {
   };
 
   enum class LimitKind : uint8_t { kRequests, kRawIslTokens, kCachedTokens, kMaxWaiting };
+
+  static constexpr size_t kLimitKindCount = 4;
 
   struct Rejection {
     std::string policy_class;
@@ -99,12 +103,15 @@ class RequestQueue {
     uint64_t cancelled_total = 0;
     uint64_t expired_total = 0;
     uint64_t rejected_total = 0;
+    std::array<uint64_t, kLimitKindCount> rejected_by_limit{};
   };
 
   // `start` is where t counts from.
   RequestQueue(const Options& options, PolicyClasses classes, MonotonicTime start);
 
   const PolicyClasses& classes() const { return classes_; }
+  // Some class may queue; else nobody ever waits.
+  bool Queues() const { return queues_; }
 
   // Whether a request must park: its class queues at all, and has a backlog (or it would bypass
   // those who wait) or all targets that could serve it are busy.
@@ -122,6 +129,8 @@ class RequestQueue {
   // may only add load, and must not call the queue. Call it when prefill completes, a booking ends
   // or expires, workers change, a request parks, and on a timer.
   void Pump(MonotonicTime now, const Judge& judge, const Place& place);
+  // The first step of Pump: releases one at most. False: nobody can go.
+  bool PumpOne(MonotonicTime now, const Judge& judge, const Place& place);
 
   // A waiting request leaves. False if the ticket waits no more.
   bool Cancel(TicketId ticket);
@@ -129,9 +138,16 @@ class RequestQueue {
   // Requests whose deadline is over leave; appends their tickets.
   void Expire(MonotonicTime now, std::vector<TicketId>* expired);
 
+  // Greater than the generation of every ticket handed out.
+  uint32_t NextGeneration() const;
+
   // Everybody leaves, in order of arrival.
   void Clear(std::vector<TicketId>* cleared);
 
+  // REQUIRES: it waits.
+  uint32_t ClassOfWaiting(TicketId ticket) const {
+    return entries_[*Find(ticket)].request.policy_class;
+  }
   size_t WaitingCount() const { return by_deadline_.size(); }
   ClassStats StatsOf(uint32_t policy_class) const { return states_[policy_class].stats; }
 
@@ -181,13 +197,16 @@ class RequestQueue {
   std::optional<uint32_t> Find(TicketId ticket) const;
   void Insert(uint32_t slot);
   void Remove(uint32_t slot);
-  // Heads found busy are moved to `busy` for the rest of the pass: load only grows in it.
-  std::optional<Ready> FirstReady(uint32_t policy_class, const Judge& judge,
-                                  std::map<OrderKey, LaneName>* busy);
+  // By class: heads found busy are kept apart for the rest of a pass, since load only grows in it.
+  using BusyHeads = std::vector<std::map<OrderKey, LaneName>>;
+  bool ReleaseOne(MonotonicTime now, const Judge& judge, const Place& place, BusyHeads* busy);
+  void TakeBack(BusyHeads* busy);
+  std::optional<Ready> FirstReady(uint32_t policy_class, const Judge& judge, BusyHeads* busy);
   Ready TakeTurn(const std::vector<Ready>& ready);
 
   const Options options_;
   const PolicyClasses classes_;
+  const bool queues_;
   const MonotonicTime start_;
   std::vector<ClassState> states_;
   std::deque<Entry> entries_;

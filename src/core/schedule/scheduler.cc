@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "core/schedule/overlap_cursor.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -22,35 +23,18 @@ LoadLedger::Options LedgerOptions(const Scheduler::Options& options) {
           .track_output_blocks = options.config.track_output_blocks};
 }
 
-// Reads the overlaps of targets that are asked for in ascending order. The index may know targets
-// that have just left and not yet know new ones.
-class OverlapCursor {
- public:
-  explicit OverlapCursor(const ScheduleRequest& request)
-      : device_(request.overlaps), lower_(request.lower_overlaps) {}
-
-  uint32_t DeviceBlocks(const Target& target) {
-    while (!device_.empty() && device_.front().target < target) device_ = device_.subspan(1);
-    return !device_.empty() && device_.front().target == target ? device_.front().blocks : 0;
-  }
-
-  LowerTierOverlap LowerTiers(const Target& target) {
-    while (!lower_.empty() && lower_.front().target < target) lower_ = lower_.subspan(1);
-    if (lower_.empty() || lower_.front().target != target) return {};
-    const LowerTierMatch& match = lower_.front();
-    return {.host_blocks = match.host_blocks,
-            .disk_blocks = match.disk_blocks + match.external_blocks};
-  }
-
- private:
-  std::span<const OverlapMatch> device_;
-  std::span<const LowerTierMatch> lower_;
-};
-
 }  // namespace
 
 Scheduler::Scheduler(const Options& options)
-    : config_(options.config), ledger_(LedgerOptions(options)), random_(options.random_seed) {}
+    : config_(options.config),
+      ledger_(LedgerOptions(options)),
+      random_(options.random_seed),
+      ejection_(options.config.outlier_ejection),
+      queue_({.partition = options.partition,
+              .first_generation = options.first_generation,
+              .max_waiting = options.config.queue.max_waiting,
+              .overlap_refresh_after = options.config.queue.overlap_refresh_after},
+             ClassesFor(options.config.queue, options.model_name), MonotonicTime{}) {}
 
 std::vector<Scheduler::Row>::iterator Scheduler::FirstRowOf(WorkerId id) {
   return std::lower_bound(rows_.begin(), rows_.end(), id,
@@ -58,6 +42,9 @@ std::vector<Scheduler::Row>::iterator Scheduler::FirstRowOf(WorkerId id) {
 }
 
 void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
+  auto facts = std::make_shared<WorkerFacts>(WorkerFacts{
+      .taints = TaintsOf(spec->taints, spec->topology), .adapters = spec->lora_adapters});
+  if (facts->adapters) std::sort(facts->adapters->begin(), facts->adapters->end());
   MutexLock lock(mu_);
   const auto first = FirstRowOf(spec->id);
   auto last = first;
@@ -67,15 +54,18 @@ void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
     const uint32_t offset = last->target.dp_rank - spec->dp_start_rank;  // wraps below the start
     if (offset < spec->dp_size) {
       rows[offset].slot = last->slot;
+      rows[offset].reported = last->reported;
       kept[offset] = true;
     } else {
       ledger_.RemoveTarget(last->slot);
+      ejection_.Forget(last->target);
     }
   }
   for (uint32_t offset = 0; offset < spec->dp_size; ++offset) {
     rows[offset].target = {.worker = spec->id, .dp_rank = spec->dp_start_rank + offset};
     rows[offset].draining = spec->draining;
     rows[offset].worker = spec;
+    rows[offset].facts = facts;
     if (!kept[offset]) rows[offset].slot = ledger_.AddTarget();
   }
   const auto gap = rows_.erase(first, last);
@@ -88,6 +78,7 @@ void Scheduler::RemoveWorker(WorkerId id) {
   auto last = first;
   for (; last != rows_.end() && last->target.worker == id; ++last) {
     ledger_.RemoveTarget(last->slot);
+    ejection_.Forget(last->target);
   }
   rows_.erase(first, last);
 }
@@ -95,19 +86,31 @@ void Scheduler::RemoveWorker(WorkerId id) {
 absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
                                                  CandidateTable* table, MonotonicTime now) {
   KVR_RETURN_IF_ERROR(request.filter->CheckPin());
-  Placement placement;
-  bool booked = false;
-  {
-    MutexLock lock(mu_);
-    CollectCandidates(request, table, &placement);
-    if (!table->seen.empty()) {
-      ScoreCandidates(request, table);
-      PickCandidate(request, *table, &placement);
-      booked = request.book && Book(request, *table, now, &placement);
-    }
+  MutexLock lock(mu_);
+  if (request.queue != nullptr && queue_.Queues()) {
+    Placement waits;
+    waits.must_wait = TurnOf(request, now);
+    if (waits.must_wait) return waits;
   }
-  if (table->seen.empty()) return request.filter->NobodyEligible(placement.filtered);
-  if (request.book && !booked) {
+  return PickAndBookLocked(request, table, now);
+}
+
+absl::StatusOr<Placement> Scheduler::PickAndBookLocked(const ScheduleRequest& request,
+                                                       CandidateTable* table, MonotonicTime now) {
+  Placement placement;
+  FindOverloaded(table);
+  CollectCandidates(request, Ejected::kOut, now, table, &placement);
+  if (table->seen.empty()) {
+    const auto ejected = static_cast<size_t>(CandidateFilter::Verdict::kEjected);
+    if (placement.filtered[ejected] == 0) {
+      return request.filter->NobodyEligible(placement.filtered);
+    }
+    placement = {};
+    CollectCandidates(request, Ejected::kServe, now, table, &placement);
+  }
+  ScoreCandidates(request, table);
+  PickCandidate(request, *table, &placement);
+  if (request.book && !Book(request, *table, now, &placement)) {
     return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
                      fmt::format("max_bookings reached: {} bookings are live in this partition",
                                  config_.max_bookings));
@@ -115,7 +118,42 @@ absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
   return placement;
 }
 
-void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable* table,
+void Scheduler::FindOverloaded(CandidateTable* table) const {
+  table->overloaded.clear();
+  if (!config_.overload.IsSet()) return;
+  table->rank_loads.clear();
+  for (const Row& row : rows_) {
+    const LoadLedger::Load load = ledger_.LoadOf(row.slot);
+    DecodeSignals decode = row.reported;
+    // What is known here is newer than what anybody reports of it, and somebody else's requests
+    // may be there besides.
+    decode.active_decode_blocks =
+        std::max(decode.active_decode_blocks.value_or(0), load.active_decode_blocks);
+    table->rank_loads.push_back({.target = row.target,
+                                 .active_prefill_tokens = load.active_prefill_tokens,
+                                 .max_num_batched_tokens = row.worker->max_num_batched_tokens,
+                                 .total_kv_blocks = row.worker->total_kv_blocks,
+                                 .decode = decode});
+  }
+  FindOverloadedWorkers(table->rank_loads, config_.overload, &table->overloaded);
+}
+
+CandidateFilter::Verdict Scheduler::Judge(const CandidateFilter& filter, const Row& row,
+                                          bool overloaded, MonotonicTime now) const {
+  const bool ejected = !ejection_.IsQuiet() && ejection_.IsEjected(row.target, now);
+  if (filter.unrestricted() && !row.draining && !overloaded && !ejected) {
+    return CandidateFilter::Verdict::kEligible;
+  }
+  return filter.Judge({.target = row.target,
+                       .draining = row.draining,
+                       .overloaded = overloaded,
+                       .ejected = ejected,
+                       .taints = row.facts->taints,
+                       .adapters = row.facts->adapters ? &*row.facts->adapters : nullptr});
+}
+
+void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejected,
+                                  MonotonicTime now, CandidateTable* table,
                                   Placement* placement) const {
   table->filtered.clear();
   // What is not tracked is not looked for: requests without reuse share nothing with anybody.
@@ -126,9 +164,13 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
   table->seen.resize(rows_.size());
   const bool has_lower = !request.lower_overlaps.empty();
   table->lower.resize(has_lower ? rows_.size() : 0);
+  const bool has_preferences = request.filter->has_preferences();
+  table->taint_multipliers.resize(has_preferences ? rows_.size() : 0);
+  const bool any_overloaded = !table->overloaded.empty();
   size_t candidates = 0;
-  OverlapCursor overlap(request);
-  for (const Row& row : rows_) {
+  OverlapCursor overlap(request.overlaps, request.lower_overlaps);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
     const uint32_t device_blocks = overlap.DeviceBlocks(row.target);
     double effective_blocks = device_blocks;
     if (has_lower) {
@@ -140,10 +182,17 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
       placement->best_overlap_blocks = effective_blocks;
       placement->best_overlap_target = row.target;
     }
-    const auto verdict = request.filter->Judge(row.target, row.draining);
-    if (verdict != EligibilityFilter::Verdict::kEligible) {
-      Exclude(row, verdict, device_blocks, request, table, placement);
-      continue;
+    const auto verdict = Judge(*request.filter, row, any_overloaded && table->overloaded[i], now);
+    if (verdict != CandidateFilter::Verdict::kEligible) {
+      ++placement->filtered[static_cast<size_t>(verdict)];
+      if (ejected == Ejected::kOut || verdict != CandidateFilter::Verdict::kEjected) {
+        Exclude(row, verdict, device_blocks, request, table);
+        continue;
+      }
+    }
+    if (has_preferences) {
+      table->taint_multipliers[candidates] =
+          TaintMultiplier(request.filter->PreferredTaintWeight(row.facts->taints));
     }
     const LoadLedger::Load load = ledger_.LoadOf(row.slot);
     const size_t live_blocks = table->live_blocks[static_cast<uint32_t>(row.slot)];
@@ -160,12 +209,11 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, CandidateTable
   }
   table->seen.resize(candidates);
   if (has_lower) table->lower.resize(candidates);
+  if (has_preferences) table->taint_multipliers.resize(candidates);
 }
 
-void Scheduler::Exclude(const Row& row, EligibilityFilter::Verdict verdict, double overlap_blocks,
-                        const ScheduleRequest& request, CandidateTable* table,
-                        Placement* placement) {
-  CountVerdict(verdict, &placement->filtered);
+void Scheduler::Exclude(const Row& row, CandidateFilter::Verdict verdict, double overlap_blocks,
+                        const ScheduleRequest& request, CandidateTable* table) {
   if (!request.list_filtered || table->filtered.size() >= kMaxFilteredTargets) return;
   table->filtered.push_back(
       {.target = row.target, .reason = ReasonOf(verdict), .device_overlap_blocks = overlap_blocks});
@@ -183,7 +231,8 @@ void Scheduler::ScoreCandidates(const ScheduleRequest& request, CandidateTable* 
                     .decode_pool = request.decode_pool,
                     .stated_overlap_blocks = request.stated_overlap_blocks};
   table->costs.resize(table->seen.size());
-  table->summary = ScoreAll(table->seen, table->context, table->costs, table->lower);
+  table->summary =
+      ScoreAll(table->seen, table->context, table->costs, table->lower, table->taint_multipliers);
 }
 
 void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
@@ -232,7 +281,7 @@ std::vector<TargetPotentialLoad> Scheduler::PotentialLoads(const ScheduleRequest
   std::vector<uint32_t> live_blocks(ledger_.SlotCount(), 0);
   if (request.weights.assume_kv_reuse) ledger_.FindLivePrefixes(request.chain, live_blocks);
   loads.reserve(rows_.size());
-  OverlapCursor overlap(request);
+  OverlapCursor overlap(request.overlaps, request.lower_overlaps);
   for (const Row& row : rows_) {
     const double effective_blocks = EffectiveBlocks(
         overlap.DeviceBlocks(row.target), overlap.LowerTiers(row.target), request.weights.cost);
@@ -298,23 +347,33 @@ Scheduler::LoadSnapshot Scheduler::Loads() const {
   LoadSnapshot snapshot;
   snapshot.bookings = ledger_.LiveBookings();
   snapshot.expired_total = ledger_.ExpiredTotal();
+  snapshot.ejections_total = ejection_.EjectionsTotal();
+  snapshot.ejections_refused_total = ejection_.RefusedTotal();
+  snapshot.queue = QueueLocked();
   snapshot.loads.reserve(rows_.size());
-  for (const Row& row : rows_) {
+  CandidateTable table;
+  FindOverloaded(&table);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
     const LoadLedger::Load load = ledger_.LoadOf(row.slot);
+    const OutlierEjection::Record health = ejection_.RecordOf(row.target);
     snapshot.loads.push_back({.target = row.target,
                               .incarnation = row.worker->incarnation,
                               .role = row.worker->role,
                               .draining = row.worker->draining,
                               .active_prefill_tokens = load.active_prefill_tokens,
                               .active_decode_blocks = load.active_decode_blocks,
-                              .active_requests = load.active_requests});
+                              .active_requests = load.active_requests,
+                              .overloaded = !table.overloaded.empty() && table.overloaded[i],
+                              .ejected_until = health.until,
+                              .ejections = health.ejections});
   }
   return snapshot;
 }
 
 uint32_t Scheduler::NextGeneration() const {
   MutexLock lock(mu_);
-  return ledger_.NextGeneration();
+  return std::max(ledger_.NextGeneration(), queue_.NextGeneration());
 }
 
 }  // namespace kvrouter

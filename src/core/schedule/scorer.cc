@@ -87,7 +87,8 @@ double RoundedTokens(double tokens) {
 
 [[gnu::always_inline]] inline CandidateInput WrittenOut(const SeenCandidate& seen,
                                                         const ScoreContext& context,
-                                                        LowerTierOverlap lower) {
+                                                        LowerTierOverlap lower,
+                                                        double taint_multiplier) {
   if (context.stated_overlap_blocks) lower = {};
   return {
       .target = seen.target(),
@@ -97,16 +98,19 @@ double RoundedTokens(double tokens) {
       .active_prefill_tokens = seen.active_prefill_tokens(),
       .active_decode_blocks = static_cast<double>(seen.active_decode_blocks),
       .additional_decode_blocks = seen.additional_decode_blocks,
-      .active_requests = seen.active_requests()};
+      .active_requests = seen.active_requests(),
+      .taint_multiplier = taint_multiplier};
 }
 
-template <typename LowerOf>
+template <typename LowerOf, typename MultiplierOf>
 CostsSummary ScoreEach(std::span<const SeenCandidate> seen, const ScoreContext& of_request,
-                       std::span<double> costs, const LowerOf& lower_of) {
+                       std::span<double> costs, const LowerOf& lower_of,
+                       const MultiplierOf& multiplier_of) {
   const ScoreContext context = of_request;  // a copy that no write to costs can seem to change
   CostsSummary summary;
   for (size_t i = 0; i < seen.size(); ++i) {
-    const CandidateCost score = Score(WrittenOut(seen[i], context, lower_of(i)), context);
+    const CandidateCost score =
+        Score(WrittenOut(seen[i], context, lower_of(i), multiplier_of(i)), context);
     if (score.effective_overlap_blocks > summary.most_overlap_blocks) {
       summary = {.most_overlap_index = i, .most_overlap_blocks = score.effective_overlap_blocks};
     }
@@ -122,15 +126,23 @@ CandidateCost ScoreCandidate(const CandidateInput& input, const ScoreContext& co
 }
 
 CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context,
-                        LowerTierOverlap lower) {
-  return Score(WrittenOut(seen, context, lower), context);
+                        LowerTierOverlap lower, double taint_multiplier) {
+  return Score(WrittenOut(seen, context, lower, taint_multiplier), context);
 }
 
 CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
-                      std::span<double> costs, std::span<const LowerTierOverlap> lower) {
-  if (lower.empty())
-    return ScoreEach(seen, context, costs, [](size_t) { return LowerTierOverlap{}; });
-  return ScoreEach(seen, context, costs, [lower](size_t i) { return lower[i]; });
+                      std::span<double> costs, std::span<const LowerTierOverlap> lower,
+                      std::span<const double> taint_multipliers) {
+  const auto none = [](size_t) { return LowerTierOverlap{}; };
+  const auto listed = [lower](size_t i) { return lower[i]; };
+  if (!taint_multipliers.empty()) {
+    const auto multiplier = [taint_multipliers](size_t i) { return taint_multipliers[i]; };
+    return lower.empty() ? ScoreEach(seen, context, costs, none, multiplier)
+                         : ScoreEach(seen, context, costs, listed, multiplier);
+  }
+  const auto one = [](size_t) { return 1.0; };
+  return lower.empty() ? ScoreEach(seen, context, costs, none, one)
+                       : ScoreEach(seen, context, costs, listed, one);
 }
 
 double TaintMultiplier(double taint_weight_sum) { return std::exp(-std::tanh(taint_weight_sum)); }

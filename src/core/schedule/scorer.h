@@ -89,17 +89,19 @@ inline double EffectiveBlocks(double device_blocks, LowerTierOverlap lower,
 
 // As if they were written out as a CandidateInput.
 CandidateCost ScoreSeen(const SeenCandidate& seen, const ScoreContext& context,
-                        LowerTierOverlap lower = {});
+                        LowerTierOverlap lower = {}, double taint_multiplier = 1);
 
 struct CostsSummary {
   size_t most_overlap_index = 0;  // the first of the candidates with the most effective overlap
   double most_overlap_blocks = 0;
 };
 
-// costs[i] becomes the cost_blocks of seen[i] with lower[i], to the bit; an empty `lower` means that
-// there is nothing on lower tiers. REQUIRES: equal lengths.
+// costs[i] becomes the cost_blocks of seen[i] with lower[i] and taint_multipliers[i], to the bit; an
+// empty `lower` means that there is nothing on lower tiers, empty multipliers that all are 1.
+// REQUIRES: equal lengths.
 CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
-                      std::span<double> costs, std::span<const LowerTierOverlap> lower = {});
+                      std::span<double> costs, std::span<const LowerTierOverlap> lower = {},
+                      std::span<const double> taint_multipliers = {});
 
 // Of the preferred taints that a worker carries: in [1/e, e], 1 for a sum of 0.
 double TaintMultiplier(double taint_weight_sum);

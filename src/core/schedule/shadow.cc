@@ -20,7 +20,7 @@ ShadowChoice ChooseInShadow(const CandidateTable& table, const Placement& placem
   ScoreContext context = table.context;
   context.weights = weights;
   costs->resize(table.seen.size());
-  ScoreAll(table.seen, context, *costs, table.lower);
+  ScoreAll(table.seen, context, *costs, table.lower, table.taint_multipliers);
   const bool drew = placement.pick.tie_size > 1 || placement.reason == DecisionReason::kSampled;
   const double draw = drew ? placement.pick.draw : DrawOf(seed);
   const double made_cost = (*costs)[placement.index];
@@ -30,7 +30,8 @@ ShadowChoice ChooseInShadow(const CandidateTable& table, const Placement& placem
   } else if (*std::min_element(costs->begin(), costs->end()) < made_cost) {
     chosen = PickLowestCost(*costs, draw).index;
   }
-  const CandidateCost there = ScoreSeen(table.seen[chosen], table.context, table.LowerOf(chosen));
+  const CandidateCost there = ScoreSeen(table.seen[chosen], table.context, table.LowerOf(chosen),
+                                        table.TaintMultiplierOf(chosen));
   return {.target = table.seen[chosen].target(),
           .agrees = chosen == placement.index,
           .effective_overlap_blocks = there.effective_overlap_blocks,

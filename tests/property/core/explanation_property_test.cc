@@ -183,6 +183,11 @@ class RandomFleet {
           break;
         case FilterReason::kNotPinned:
           FAIL() << "nothing is pinned here";
+        case FilterReason::kTaints:
+        case FilterReason::kNoLoraReplica:
+        case FilterReason::kOverloaded:
+        case FilterReason::kEjected:
+          FAIL() << "nothing of that kind here";
       }
       ASSERT_LE(f.device_overlap_blocks, d.best_overlap_blocks);
     }

@@ -51,20 +51,15 @@ class RandomChoice {
   std::string ATaint() { return std::string(1, static_cast<char>('a' + Draw(3))); }
 
   void MakeWorkers() {
-    std::vector<WorkerId> available;
-    std::vector<WorkerId> replicas;
-    const bool availability_known = Draw(2) == 0;
     for (uint64_t id = 1, workers = Draw(6); id <= workers; ++id) {
       reference::Worker worker{.id = id,
                                .first_rank = static_cast<uint32_t>(Draw(3)),
                                .ranks = static_cast<uint32_t>(1 + Draw(3)),
                                .draining = Draw(6) == 0,
-                               .available = !availability_known || Draw(3) != 0,
+                               .available = Draw(4) != 0,
                                .overloaded = Draw(3) == 0,
                                .serves_lora = Draw(3) != 0};
       for (uint64_t i = Draw(4); i > 0; --i) worker.taints.insert(ATaint());
-      if (worker.available) available.push_back(WorkerId{id});
-      if (worker.serves_lora) replicas.push_back(WorkerId{id});
       fleet_.workers.push_back(worker);
     }
     taints_.resize(fleet_.workers.size());
@@ -73,14 +68,14 @@ class RandomChoice {
       taints_[i].assign(worker.taints.begin(), worker.taints.end());
       for (uint32_t r = worker.first_rank; r < worker.first_rank + worker.ranks; ++r) {
         facts_.push_back({.target = {.worker = WorkerId{worker.id}, .dp_rank = r},
-                          .draining = worker.draining,
+                          .draining = worker.draining || !worker.available,
                           .overloaded = worker.overloaded,
-                          .taints = taints_[i]});
+                          .taints = taints_[i],
+                          .adapters = worker.serves_lora ? serving_[worker.id % 2] : &none_});
       }
     }
-    if (availability_known) wishes_.available = available;
     request_.wants_lora = Draw(3) == 0;
-    if (request_.wants_lora) wishes_.lora_replicas = replicas;
+    if (request_.wants_lora) wishes_.adapter = "adapter";
   }
 
   void Restrict() {
@@ -124,6 +119,9 @@ class RandomChoice {
   reference::Request request_;
   CandidateFilter::Wishes wishes_;
   std::vector<std::vector<std::string>> taints_;
+  const std::vector<std::string> adapters_ = {"adapter", "other"};
+  const std::vector<std::string> none_;
+  const std::vector<std::string>* serving_[2] = {nullptr, &adapters_};  // undeclared, declared
   std::vector<CandidateFilter::Facts> facts_;
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/schedule/scheduler.h"
@@ -23,6 +24,9 @@ Target TargetAt(Place place) { return {.worker = WorkerId{place.worker}, .dp_ran
 Place PlaceOf(Target target) {
   return {.worker = static_cast<uint64_t>(target.worker), .rank = target.dp_rank};
 }
+
+constexpr uint64_t kBatchTokens = 256;
+constexpr uint64_t kTotalBlocks = 24;
 
 // A request as both sides take it. Owns what a ScheduleRequest borrows.
 struct BothRequests {
@@ -47,6 +51,7 @@ class RandomState {
   // What both sides say of one more request.
   void CompareOne() {
     BothRequests request = ARequest();
+    FindOverloaded();
     Failure failure = Failure::kNone;
     const auto eligible = fleet_.Eligible(request.theirs, &failure);
     const auto costs = fleet_.Costs(request.theirs, eligible);
@@ -74,6 +79,7 @@ class RandomState {
     request.wishes.pinned.reset();
     request.theirs.pinned_worker.reset();
     request.theirs.pinned_rank.reset();
+    FindOverloaded();
     Failure failure = Failure::kNone;
     const auto eligible = fleet_.Eligible(request.theirs, &failure);
     if (failure != Failure::kNone) return;
@@ -94,9 +100,12 @@ class RandomState {
 
   uint64_t decided() const { return decided_; }
 
+  uint64_t overloaded() const { return overloaded_; }
+
   void SetPlainWeights() {
     config_.weights = CostWeights{};
     config_.track_prefill_tokens = true;
+    config_.overload = {};
     Rebuild();
   }
 
@@ -116,6 +125,9 @@ class RandomState {
     config_.track_prefill_tokens = Draw(4) != 0;
     config_.assume_kv_reuse = Draw(4) != 0;
     config_.track_output_blocks = true;
+    if (Draw(3) == 0) config_.overload.active_prefill_tokens = Draw(400);
+    if (Draw(3) == 0) config_.overload.active_prefill_tokens_frac = Weight(1);
+    if (Draw(3) == 0) config_.overload.active_decode_blocks = Weight(1);
     seed_ = seed;
     Rebuild();
   }
@@ -136,6 +148,12 @@ class RandomState {
     spec.dp_start_rank = worker.first_rank;
     spec.dp_size = worker.ranks;
     spec.draining = worker.draining;
+    spec.taints.assign(worker.taints.begin(), worker.taints.end());
+    // Half of those who serve the adapter do not say.
+    if (!worker.serves_lora) spec.lora_adapters.emplace();
+    if (worker.serves_lora && worker.id % 2 == 0) spec.lora_adapters = {{"other", "adapter"}};
+    spec.max_num_batched_tokens = kBatchTokens;
+    spec.total_kv_blocks = kTotalBlocks;
     scheduler_->SetWorker(std::make_shared<const WorkerSpec>(spec));
   }
 
@@ -144,8 +162,42 @@ class RandomState {
       fleet_.workers.push_back({.id = id,
                                 .first_rank = static_cast<uint32_t>(Draw(3)),
                                 .ranks = static_cast<uint32_t>(1 + Draw(3)),
-                                .draining = Draw(8) == 0});
+                                .draining = Draw(8) == 0,
+                                .serves_lora = Draw(3) != 0});
+      auto& taints = fleet_.workers.back().taints;
+      for (uint64_t i = Draw(4); i > 0; --i) taints.insert(ATaint());
       Register(fleet_.workers.back());
+    }
+  }
+
+  std::string ATaint() { return std::string(1, static_cast<char>('a' + Draw(3))); }
+
+  // §4.3: a worker is overloaded if all its ranks are above some threshold. What an engine reports
+  // of its blocks is heard by both sides.
+  void FindOverloaded() {
+    const OverloadThresholds& limits = config_.overload;
+    for (reference::Worker& worker : fleet_.workers) {
+      worker.overloaded = limits.IsSet();
+      for (uint32_t r = worker.first_rank; r < worker.first_rank + worker.ranks; ++r) {
+        const Place place{.worker = worker.id, .rank = r};
+        const double used_blocks = static_cast<double>(Draw(kTotalBlocks + 1));
+        const bool says = Draw(2) == 0;
+        if (says) {
+          scheduler_->ReportLoad({.target = TargetAt(place), .kv_used_blocks = used_blocks});
+        }
+        const double prefill = static_cast<double>(fleet_.ActivePrefillTokens(place));
+        const double most_blocks =
+            std::max(says ? used_blocks : 0, fleet_.ActiveDecodeBlocks(place));
+        const bool above =
+            (limits.active_prefill_tokens &&
+             prefill > static_cast<double>(*limits.active_prefill_tokens)) ||
+            (limits.active_prefill_tokens_frac &&
+             prefill > std::trunc(*limits.active_prefill_tokens_frac * kBatchTokens)) ||
+            (limits.active_decode_blocks &&
+             most_blocks > *limits.active_decode_blocks * kTotalBlocks);
+        worker.overloaded = worker.overloaded && above;
+      }
+      overloaded_ += worker.overloaded ? 1 : 0;
     }
   }
 
@@ -235,6 +287,19 @@ class RandomState {
             {.worker = WorkerId{place.worker}, .dp_rank = place.rank});
       }
     }
+    request->theirs.wants_lora = Draw(4) == 0;
+    if (request->theirs.wants_lora) request->wishes.lora_name = "adapter";
+    for (uint64_t i = Draw(4) / 2; i > 0; --i) {
+      const std::string taint = ATaint();
+      request->theirs.required_taints.insert(taint);
+      request->wishes.constraints.required_taints.push_back(taint);
+    }
+    for (uint64_t i = Draw(4) / 2; i > 0; --i) {
+      const std::string taint = ATaint();
+      const double weight = static_cast<double>(Draw(401)) / 100 - 2;
+      request->theirs.preferred_taints[taint] = weight;
+      request->wishes.constraints.preferred_taints[taint] = weight;
+    }
     if (Draw(8) == 0) {
       request->theirs.pinned_worker = a_worker();
       request->wishes.pinned = {.worker = WorkerId{*request->theirs.pinned_worker}};
@@ -246,10 +311,10 @@ class RandomState {
   }
 
   absl::StatusOr<Placement> Pick(const BothRequests& request, CandidateTable* table) {
-    return PickWith(EligibilityFilter(request.wishes), request, false, table);
+    return PickWith(CandidateFilter(request.wishes), request, false, table);
   }
 
-  absl::StatusOr<Placement> PickWith(const EligibilityFilter& filter, const BothRequests& request,
+  absl::StatusOr<Placement> PickWith(const CandidateFilter& filter, const BothRequests& request,
                                      bool book, CandidateTable* table) {
     ScheduleRequest ours;
     ours.filter = &filter;
@@ -270,7 +335,7 @@ class RandomState {
     const Place place = places[Draw(places.size())];
     const BothRequests request = ARequest();
     CandidateTable table;
-    const auto placement = PickWith(EligibilityFilter(TargetAt(place)), request, true, &table);
+    const auto placement = PickWith(CandidateFilter(TargetAt(place)), request, true, &table);
     if (!placement.ok()) return;  // draining
     reference::Live live{.place = place,
                          .blocks = request.theirs.blocks,
@@ -320,8 +385,14 @@ class RandomState {
                     ErrorReasonOf(status) == ErrorReason::kPinnedUnavailable)
             << status;
         return;
-      default:
-        FAIL() << "no overload here";
+      case Failure::kAllOverloaded:
+        ASSERT_EQ(ErrorReasonOf(status), ErrorReason::kAllOverloaded);
+        return;
+      case Failure::kPinOverloaded:
+        ASSERT_EQ(ErrorReasonOf(status), ErrorReason::kPinnedOverloaded);
+        return;
+      case Failure::kNone:
+        FAIL();
     }
   }
 
@@ -335,17 +406,21 @@ class RandomState {
   std::vector<BookingId> bookings_;  // of fleet_.live[i]
   uint64_t next_own_block_ = uint64_t{1} << 32;
   uint64_t decided_ = 0;
+  uint64_t overloaded_ = 0;
 };
 
 TEST(SchedulerReferenceTest, CostsAndChoiceAgreeOnAHundredThousandRandomStates) {
   uint64_t decided = 0;
-  for (uint64_t seed = 0; seed < 100'000; ++seed) {
+  uint64_t overloaded = 0;
+  for (uint64_t seed = 0; seed < 120'000; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     RandomState state(seed);
     state.CompareOne();
     if (::testing::Test::HasFatalFailure()) return;
     decided += state.decided();
+    overloaded += state.overloaded();
   }
+  EXPECT_GT(overloaded, 10'000u) << "too few overloaded workers";
   EXPECT_GT(decided, 50'000u) << "too few states in which anybody could serve";
 }
 

@@ -24,7 +24,7 @@ TEST(ErrorTest, ForeignStatusHasNoReason) {
 
 TEST(ErrorTest, EveryReasonHasItsOwnName) {
   std::set<std::string_view> names;
-  const int last = static_cast<int>(ErrorReason::kBlockNamingConflict);
+  const int last = static_cast<int>(ErrorReason::kQueueDeadline);
   for (int i = 0; i <= last; ++i) names.insert(ErrorReasonName(static_cast<ErrorReason>(i)));
   EXPECT_EQ(names.size(), static_cast<size_t>(last) + 1);
 }

@@ -29,6 +29,15 @@ Facts Overloaded(WorkerId worker) {
   return facts;
 }
 
+const std::vector<std::string> kChatOnly = {"chat"};
+const std::vector<std::string> kNoAdapter;
+
+Facts Serving(WorkerId worker, const std::vector<std::string>& adapters) {
+  Facts facts = On(worker);
+  facts.adapters = &adapters;
+  return facts;
+}
+
 Facts Ejected(WorkerId worker) {
   Facts facts = On(worker);
   facts.ejected = true;
@@ -68,16 +77,18 @@ TEST(CandidateFilterTest, EachReasonHasItsVerdict) {
            {{.excluded = {{.worker = kOne, .dp_rank = 1}}}, On(kOne, 1), Verdict::kExcluded},
            {{.excluded = {{.worker = kOne, .dp_rank = 1}}}, On(kOne, 0), Verdict::kEligible},
            {{}, draining, Verdict::kDraining},
-           {{.available = two}, On(kOne), Verdict::kUnavailable},
-           {{.available = two}, On(kTwo), Verdict::kEligible},
-           {{.available = nobody}, On(kTwo), Verdict::kUnavailable},
            {{.constraints = {.required_taints = {"a"}}}, On(kOne), Verdict::kTaints},
            {{.constraints = {.required_taints = {"a"}}}, tainted, Verdict::kEligible},
            {{.constraints = {.required_taints = {"a", "b"}}}, tainted, Verdict::kTaints},
-           {{.lora_replicas = two}, On(kOne), Verdict::kNoLoraReplica},
-           {{.allowed = std::vector<WorkerId>{kOne}, .lora_replicas = two},
-            On(kTwo),
+           {{.adapter = "sql"}, Serving(kOne, kChatOnly), Verdict::kNoLoraReplica},
+           {{.adapter = "chat"}, Serving(kOne, kChatOnly), Verdict::kEligible},
+           {{.adapter = "sql"}, On(kOne), Verdict::kEligible},  // it does not say
+           {{}, Serving(kOne, kNoAdapter), Verdict::kEligible},
+           {{.allowed = std::vector<WorkerId>{kOne}, .adapter = "chat"},
+            Serving(kTwo, kChatOnly),
             Verdict::kNotAllowed},  // narrowed, never widened
+           {{.may_overload = true}, Overloaded(kOne), Verdict::kEligible},
+           {{.may_overload = true}, Ejected(kOne), Verdict::kEligible},
            {{}, Overloaded(kOne), Verdict::kOverloaded},
            {{}, Ejected(kOne), Verdict::kEjected},
        }) {
@@ -86,8 +97,10 @@ TEST(CandidateFilterTest, EachReasonHasItsVerdict) {
 }
 
 TEST(CandidateFilterTest, OverloadSpeaksOnlyOfThoseWhoWouldBeCandidates) {
-  Wishes wishes{.lora_replicas = std::vector<WorkerId>{kTwo}};
-  EXPECT_EQ(CandidateFilter(wishes).Judge(Overloaded(kOne)), Verdict::kNoLoraReplica);
+  Wishes wishes{.adapter = "chat"};
+  Facts without = Overloaded(kOne);
+  without.adapters = &kNoAdapter;
+  EXPECT_EQ(CandidateFilter(wishes).Judge(without), Verdict::kNoLoraReplica);
   Facts both = Overloaded(kTwo);
   both.ejected = true;
   EXPECT_EQ(CandidateFilter(wishes).Judge(both), Verdict::kOverloaded);
@@ -117,9 +130,10 @@ TEST(CandidateFilterTest, PinnedTargetsHaveTheirOwnErrors) {
   const auto unknown = ErrorOf(pinned, {On(kOne)});
   EXPECT_EQ(ErrorReasonOf(unknown), ErrorReason::kPinnedUnavailable);
   EXPECT_EQ(unknown.message(), "pinned worker 2 is unknown or its rank is out of range");
-  pinned.available = std::vector<WorkerId>{kOne};
-  EXPECT_EQ(ErrorOf(pinned, {On(kTwo)}).message(), "pinned worker 2 is not available");
-  pinned.available.reset();
+  pinned.adapter = "sql";
+  EXPECT_EQ(ErrorOf(pinned, {Serving(kTwo, kChatOnly)}).message(),
+            "pinned worker 2 is without the adapter");
+  pinned.adapter.clear();
   pinned.constraints.required_taints = {"a"};
   EXPECT_EQ(ErrorOf(pinned, {On(kTwo)}).message(), "pinned worker 2 is without a required taint");
   pinned.allowed = std::vector<WorkerId>{kOne};
@@ -130,7 +144,7 @@ TEST(CandidateFilterTest, PinnedTargetsHaveTheirOwnErrors) {
 
 TEST(CandidateFilterTest, EjectedTargetsServeWhenNobodyElseIsLeft) {
   CandidateFilter::Counts counts{};
-  const CandidateFilter filter({});
+  const CandidateFilter filter(Wishes{});
   EXPECT_THAT(filter.Candidates(std::vector{Ejected(kOne), On(kTwo), Ejected(kThree)}, &counts),
               ElementsAre(1));
   EXPECT_EQ(counts[static_cast<size_t>(Verdict::kEjected)], 2u);
@@ -149,6 +163,25 @@ TEST(CandidateFilterTest, PreferredTaintsMultiplyTheCostUnlessPinned) {
   EXPECT_LT(TaintMultiplier(CandidateFilter(wishes).PreferredTaintWeight(taints)), 1);
   wishes.pinned = TargetSelector{.worker = kOne};
   EXPECT_EQ(TaintMultiplier(CandidateFilter(wishes).PreferredTaintWeight(taints)), 1);
+}
+
+TEST(CandidateFilterTest, EveryVerdictHasACountAndAReasonOfItsOwn) {
+  CandidateFilter::Counts counts{};
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<uint32_t>(10 + i);
+  const FilterCounts shown = FilterCountsOf(counts);
+  const auto of = [&](Verdict verdict) { return counts[static_cast<size_t>(verdict)]; };
+  EXPECT_EQ(shown.not_pinned, of(Verdict::kNotPinned));
+  EXPECT_EQ(shown.not_allowed, of(Verdict::kNotAllowed));
+  EXPECT_EQ(shown.excluded, of(Verdict::kExcluded));
+  EXPECT_EQ(shown.draining, of(Verdict::kDraining));
+  EXPECT_EQ(shown.taints, of(Verdict::kTaints));
+  EXPECT_EQ(shown.no_lora_replica, of(Verdict::kNoLoraReplica));
+  EXPECT_EQ(shown.overloaded, of(Verdict::kOverloaded));
+  EXPECT_EQ(shown.ejected, of(Verdict::kEjected));
+  for (size_t i = 1; i < counts.size(); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    EXPECT_EQ(FilterReasonName(ReasonOf(verdict)), VerdictName(verdict));
+  }
 }
 
 }  // namespace

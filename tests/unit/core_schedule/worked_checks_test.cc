@@ -57,7 +57,7 @@ class WorkedChecksTest : public ::testing::Test {
   void MakeW0Busy() {
     const std::vector<SequenceHash> other = {chain_[0], chain_[1], SequenceHash{91},
                                              SequenceHash{92}};
-    const EligibilityFilter only_w0(kW0);
+    const CandidateFilter only_w0(kW0);
     ScheduleRequest request = ARequest();
     request.filter = &only_w0;
     request.overlaps = {};
@@ -76,7 +76,7 @@ class WorkedChecksTest : public ::testing::Test {
   }
 
   SchedulerConfig config_;
-  const EligibilityFilter anybody_{RouteRequest{}};
+  const CandidateFilter anybody_{RouteRequest{}};
   const std::vector<SequenceHash> chain_ = {SequenceHash{1}, SequenceHash{2}, SequenceHash{3},
                                             SequenceHash{4}};
   const std::vector<OverlapMatch> overlaps_ = {TwoBlocksOn(kW0)};

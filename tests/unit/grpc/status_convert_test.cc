@@ -11,7 +11,7 @@ namespace {
 
 // The wire's enum and the core's are two lists that must stay one.
 TEST(StatusConvertTest, EveryReasonHasItsNameOnTheWire) {
-  EXPECT_EQ(static_cast<int>(ErrorReason::kBlockNamingConflict) + 1,
+  EXPECT_EQ(static_cast<int>(ErrorReason::kQueueDeadline) + 1,
             v1::ErrorReason_descriptor()->value_count());
   for (int i = 0; i < v1::ErrorReason_descriptor()->value_count(); ++i) {
     const auto reason = static_cast<ErrorReason>(i);

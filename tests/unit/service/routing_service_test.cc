@@ -13,7 +13,7 @@
 namespace kvrouter {
 namespace {
 
-RoutingService::Completion NeverWaits() {
+RoutingService::Completion NeverWaits(TicketId) {
   ADD_FAILURE() << "a request waits although there is no queue";
   return [](const RoutingService::Answer&) {};
 }

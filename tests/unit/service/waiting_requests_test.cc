@@ -46,13 +46,13 @@ TEST(WaitingRequestsTest, ResultThatCameFirstIsNotLost) {
   EXPECT_EQ(probe.worker, WorkerId{5});
 }
 
-TEST(WaitingRequestsTest, TakenOneIsNotRun) {
+TEST(WaitingRequestsTest, TicketsAreThoseThatWait) {
   WaitingRequests waiting;
-  Probe probe;
-  waiting.Park(TicketId{1}, probe.Continuation());
-  EXPECT_TRUE(waiting.Take(TicketId{1}).has_value());
-  EXPECT_FALSE(waiting.Take(TicketId{1}).has_value());
-  EXPECT_EQ(probe.calls, 0);
+  waiting.Park(TicketId{1}, [](const absl::StatusOr<RouteDecision>&) {});
+  waiting.Park(TicketId{2}, [](const absl::StatusOr<RouteDecision>&) {});
+  waiting.Resolve(TicketId{1}, absl::CancelledError());
+  waiting.Resolve(TicketId{3}, absl::CancelledError());  // before its request is there
+  EXPECT_EQ(waiting.Tickets(), std::vector{TicketId{2}});
 }
 
 TEST(WaitingRequestsTest, TakeAllEmptiesTheRoom) {

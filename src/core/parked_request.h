@@ -1,0 +1,44 @@
+#ifndef KVROUTER_CORE_PARKED_REQUEST_H_
+#define KVROUTER_CORE_PARKED_REQUEST_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/index/block_index.h"
+#include "core/prompt.h"
+#include "core/router_settings.h"
+#include "core/schedule/candidate_filter.h"
+#include "core/schedule/scheduler.h"
+#include "kvrouter/decision.h"
+
+namespace kvrouter {
+
+// A request that waits for its decision. Its caller's prompt is gone by then, so it owns what the
+// scheduler, the explanation and the sinks read: the hashes of the blocks, not the tokens, which
+// take several times as much. Not copied or moved: its parts point to each other. Thread-compatible;
+// from Park until it is released it belongs to the scheduler's mutex.
+struct ParkedRequest final : WaitingRequest {
+  ParkedRequest(const RouteRequest& request, const IdentifiedPrompt& identified,
+                const CandidateFilter& eligible, const ScheduleRequest& to_schedule,
+                std::shared_ptr<const RouterSettings::Version> in_force);
+  ParkedRequest(const ParkedRequest&) = delete;
+  ParkedRequest& operator=(const ParkedRequest&) = delete;
+
+  // What the index says now replaces what it said.
+  void LookUpOverlaps(const BlockIndex& index);
+
+  RouteRequest route;  // its prompt as hashes
+  IdentifiedPrompt prompt;
+  const std::shared_ptr<const RouterSettings::Version> settings;
+
+ private:
+  const CandidateFilter filter_;
+  std::vector<LocalBlockHash> local_hashes_;
+  std::vector<SequenceHash> sequence_hashes_;
+  std::vector<OverlapMatch> overlaps_;
+  std::vector<LowerTierMatch> lower_overlaps_;
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_CORE_PARKED_REQUEST_H_
