@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import zmq
 from conftest import ROOT, live_events, router_pb2, wait_for
-from dynamo_worker import ZmqPublisher, envelope
+from dynamo_worker import ZmqPublisher, envelope, stored
 
 CONSTANT_LABELS = {'C': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint'],
                    'R': ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'router_id'], 'I': ['router_id']}
@@ -66,6 +66,9 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, t
                             'kv_used_blocks': 1}, 'kv_metrics'), 'kv_metrics')
     wait_for('the load report', lambda: daemon.metrics().all('kvrouter_worker_report_age_seconds'))
     wait_for('feed', lambda: daemon.metrics().all('kvrouter_feed_state', worker_id='1'))
+    daemon.register(2)
+    plane.publish(envelope([stored(2, 5)]))  # heard too late
+    wait_for('a degraded feed', lambda: daemon.metrics().all('kvrouter_feed_degraded', worker_id='2', reason='history_unknown'))
     engine.wait_for_subscriber()
     engine.store([1], range(4), medium='CPU')
     wait_for('a block on host', lambda: daemon.metrics().all('kvrouter_worker_lower_tier_blocks', worker_id='1'))
