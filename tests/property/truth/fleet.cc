@@ -283,7 +283,17 @@ void Fleet::FlapWorker(uint32_t number, MonotonicTime gone) {
   timeline_.In(gone, [this, number] { Register(number); });
 }
 
+// The old pod's last words are still on their way when the new one is registered.
 void Fleet::MoveWorker(uint32_t number, MonotonicTime delay) {
+  if (!workers_[number].registered || !router_is_up_) return;
+  for (const uint32_t rank : workers_[number].ranks) {
+    if (ranks_[rank].link) ranks_[rank].link->Stall(milliseconds(60));
+    Ask(rank, dice_.Below(tree_.size()));
+  }
+  timeline_.In(milliseconds(50), [this, number, delay] { ReplaceWorker(number, delay); });
+}
+
+void Fleet::ReplaceWorker(uint32_t number, MonotonicTime delay) {
   Worker& worker = workers_[number];
   if (!worker.registered || !router_is_up_) return;
   worker.spec.incarnation = Incarnation{static_cast<uint64_t>(worker.spec.incarnation) + 1};

@@ -81,6 +81,7 @@ class Fleet {
   void RestartEngine(Rank* rank, MonotonicTime down);
   void FlapWorker(uint32_t worker, MonotonicTime gone);
   void MoveWorker(uint32_t worker, MonotonicTime delay);
+  void ReplaceWorker(uint32_t worker, MonotonicTime delay);
   void SaveRouter();
   void RestartRouter(MonotonicTime down, bool warm);
 
