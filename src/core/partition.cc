@@ -185,8 +185,8 @@ void Partition::DropBlocksOfVanishedRanks(const WorkerSpec& before, const Worker
   }
 }
 
-PartitionSnapshot Partition::Snapshot() const {
-  Scheduler::LoadSnapshot load = scheduler_.Loads();
+PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
+  Scheduler::LoadSnapshot load = scheduler_.Loads(&config.overload);
   for (TargetLoad& target : load.loads) {
     for (size_t tier = 0; tier < kStorageTierCount; ++tier) {
       target.tier_blocks[tier] = index_.HolderBlocks(target.target, static_cast<StorageTier>(tier));

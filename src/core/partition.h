@@ -75,7 +75,8 @@ class Partition {
 
   ApplyResult Apply(const KvEvent& event);
 
-  PartitionSnapshot Snapshot() const;
+  // `config`: in force now.
+  PartitionSnapshot Snapshot(const SchedulerConfig& config) const;
 
  private:
   class Gate {

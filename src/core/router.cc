@@ -297,6 +297,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   const ScheduleRequest to_schedule{.filter = &eligible,
                                     .queue = request.may_wait ? &queue : nullptr,
                                     .weights = ResolveWeights(config.scheduler, request.overrides),
+                                    .overload = &config.scheduler.overload,
                                     .overlaps = scratch->overlaps,
                                     .lower_overlaps = scratch->lower_overlaps,
                                     .chain = Impl::LedgerChain(config, prompt),
@@ -346,6 +347,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
       const Placement placement,
       partition->scheduler().PickAndBook({.filter = &only_target,
                                           .weights = weights,
+                                          .overload = &config.scheduler.overload,
                                           .overlaps = scratch->overlaps,
                                           .lower_overlaps = scratch->lower_overlaps,
                                           .chain = Impl::LedgerChain(config, prompt),
@@ -442,7 +444,9 @@ bool Router::RemoveWorker(WorkerId id) { return impl_->directory.RemoveWorker(id
 
 std::vector<PartitionSnapshot> Router::Snapshot() const {
   std::vector<PartitionSnapshot> snapshots;
-  for (const auto& partition : impl_->directory.All()) snapshots.push_back(partition->Snapshot());
+  const auto config = Config();
+  for (const auto& partition : impl_->directory.All())
+    snapshots.push_back(partition->Snapshot(config->scheduler));
   return snapshots;
 }
 

@@ -15,6 +15,7 @@ void TakeChangeable(const RouterConfig& from, RouterConfig* to) {
   to->scheduler.track_active_blocks = from.scheduler.track_active_blocks;
   to->scheduler.assume_kv_reuse = from.scheduler.assume_kv_reuse;
   to->scheduler.track_prefill_tokens = from.scheduler.track_prefill_tokens;
+  to->scheduler.overload = from.scheduler.overload;
   to->decision_detail = from.decision_detail;
   to->shadow = from.shadow;
 }
@@ -34,8 +35,8 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config) {
   TakeChangeable(config, &same_elsewhere);
   if (same_elsewhere != config) {
     return Refused(
-        "only weights, temperature, what is tracked besides output, kv reuse, decision detail and "
-        "the shadow policy can change while the router runs");
+        "only weights, temperature, what is tracked besides output, kv reuse, overload thresholds, "
+        "decision detail and the shadow policy can change while the router runs");
   }
   // Without credit no overlap is looked for: another index.
   const double credit = before->config.scheduler.weights.overlap_score_credit;

@@ -772,7 +772,7 @@ void AddHttp(std::vector<Option>* table) {
 // What a request reads anew each time (core/router_settings.h takes over the same), and the log's
 // level. Everything else is in parts that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kNames = {
+  static constexpr std::array<std::string_view, 17> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -785,6 +785,9 @@ bool IsReloadable(std::string_view name) {
       "router-track-active-blocks",
       "router-assume-kv-reuse",
       "router-track-prefill-tokens",
+      "active-decode-blocks-threshold",
+      "active-prefill-tokens-threshold",
+      "active-prefill-tokens-threshold-frac",
       "decision-detail",
       "shadow-policy"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();

@@ -98,7 +98,7 @@ absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
 absl::StatusOr<Placement> Scheduler::PickAndBookLocked(const ScheduleRequest& request,
                                                        CandidateTable* table, MonotonicTime now) {
   Placement placement;
-  FindOverloaded(table);
+  FindOverloaded(request.overload != nullptr ? *request.overload : config_.overload, table);
   CollectCandidates(request, Ejected::kOut, now, table, &placement);
   if (table->seen.empty()) {
     const auto ejected = static_cast<size_t>(CandidateFilter::Verdict::kEjected);
@@ -118,9 +118,9 @@ absl::StatusOr<Placement> Scheduler::PickAndBookLocked(const ScheduleRequest& re
   return placement;
 }
 
-void Scheduler::FindOverloaded(CandidateTable* table) const {
+void Scheduler::FindOverloaded(const OverloadThresholds& thresholds, CandidateTable* table) const {
   table->overloaded.clear();
-  if (!config_.overload.IsSet()) return;
+  if (!thresholds.IsSet()) return;
   table->rank_loads.clear();
   for (const Row& row : rows_) {
     const LoadLedger::Load load = ledger_.LoadOf(row.slot);
@@ -135,7 +135,7 @@ void Scheduler::FindOverloaded(CandidateTable* table) const {
                                  .total_kv_blocks = row.worker->total_kv_blocks,
                                  .decode = decode});
   }
-  FindOverloadedWorkers(table->rank_loads, config_.overload, &table->overloaded);
+  FindOverloadedWorkers(table->rank_loads, thresholds, &table->overloaded);
 }
 
 CandidateFilter::Verdict Scheduler::Judge(const CandidateFilter& filter, const Row& row,
@@ -342,7 +342,7 @@ void Scheduler::Expire(MonotonicTime now, std::vector<BookingId>* expired) {
   ledger_.Expire(now, expired);
 }
 
-Scheduler::LoadSnapshot Scheduler::Loads() const {
+Scheduler::LoadSnapshot Scheduler::Loads(const OverloadThresholds* overload) const {
   MutexLock lock(mu_);
   LoadSnapshot snapshot;
   snapshot.bookings = ledger_.LiveBookings();
@@ -352,7 +352,7 @@ Scheduler::LoadSnapshot Scheduler::Loads() const {
   snapshot.queue = QueueLocked();
   snapshot.loads.reserve(rows_.size());
   CandidateTable table;
-  FindOverloaded(&table);
+  FindOverloaded(overload != nullptr ? *overload : config_.overload, &table);
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
     const LoadLedger::Load load = ledger_.LoadOf(row.slot);

@@ -44,6 +44,8 @@ struct ScheduleRequest {
   const CandidateFilter* filter = nullptr;
   const QueueWish* queue = nullptr;  // null: it never waits
   EffectiveWeights weights;
+  // Null: those that the scheduler was made with.
+  const OverloadThresholds* overload = nullptr;
   std::span<const OverlapMatch> overlaps;          // ascending target
   std::span<const LowerTierMatch> lower_overlaps;  // ascending target
   std::span<const SequenceHash> chain;             // of the prompt's full blocks
@@ -186,7 +188,8 @@ class Scheduler {
     uint64_t ejections_refused_total = 0;
     std::vector<QueueClassSnapshot> queue;
   };
-  LoadSnapshot Loads() const;
+  // Overloaded by these thresholds; null: by those that the scheduler was made with.
+  LoadSnapshot Loads(const OverloadThresholds* overload = nullptr) const;
 
   // For a successor that takes over the partition number: of bookings and of tickets.
   uint32_t NextGeneration() const;
@@ -210,7 +213,8 @@ class Scheduler {
   // The steps of PickAndBook.
   absl::StatusOr<Placement> PickAndBookLocked(const ScheduleRequest& request, CandidateTable* table,
                                               MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FindOverloaded(CandidateTable* table) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FindOverloaded(const OverloadThresholds& thresholds, CandidateTable* table) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   enum class Ejected : uint8_t { kOut, kServe };
   void CollectCandidates(const ScheduleRequest& request, Ejected ejected, MonotonicTime now,
                          CandidateTable* table, Placement* placement) const

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "kvrouter/error.h"
 #include "kvrouter/router.h"
 #include "support/core_builders.h"
 
@@ -88,6 +89,24 @@ TEST(RouterReconfigureTest, CreditOfZeroStaysZero) {
   EXPECT_EQ(router.Reconfigure(Weighted(1, 1)).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(router.Reconfigure(Weighted(0, 2)).ok());
+}
+
+TEST(RouterReconfigureTest, OverloadThresholdsAreThoseInForce) {
+  Router router({}, nullptr);
+  ASSERT_TRUE(router.UpsertWorker(AWorker(1)).ok());
+  const auto tokens = TokensFrom(0, 64);
+  EXPECT_TRUE(Decide(router, ARequest(tokens)).booked);
+  EXPECT_FALSE(LoadOf(router, TargetOf(1))->overloaded);
+
+  RouterConfig strict;
+  strict.scheduler.overload.active_prefill_tokens = 10;
+  ASSERT_TRUE(router.Reconfigure(strict).ok());
+  EXPECT_EQ(ErrorReasonOf(ErrorOf(router, ARequest(tokens))), ErrorReason::kAllOverloaded);
+  EXPECT_TRUE(LoadOf(router, TargetOf(1))->overloaded);
+
+  ASSERT_TRUE(router.Reconfigure({}).ok());
+  EXPECT_TRUE(Decide(router, ARequest(tokens)).booked);
+  EXPECT_FALSE(LoadOf(router, TargetOf(1))->overloaded);
 }
 
 // Run under ThreadSanitizer, too.

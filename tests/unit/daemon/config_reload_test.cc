@@ -73,14 +73,23 @@ TEST(PlanReloadTest, OtherWorkersNeedARestart) {
 
 // What the table promises to take over, the router must be able to; what it does not, it must refuse.
 TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
-  std::map<std::string, std::string> changed = {
-      {"router_kv_overlap_score_credit", "0.5"}, {"router_kv_overlap_score_credit_decay", "0.5"},
-      {"router_prefill_load_scale", "0.5"},      {"router_decode_active_request_weight", "0.5"},
-      {"router_host_cache_hit_weight", "0.5"},   {"router_disk_cache_hit_weight", "0.5"},
-      {"shared_cache_multiplier", "0.5"},        {"router_temperature", "0.5"},
-      {"router_track_active_blocks", "false"},   {"router_assume_kv_reuse", "false"},
-      {"router_track_prefill_tokens", "false"},  {"decision_detail", "winner"},
-      {"shadow_policy", "router_temperature=2"}, {"log_level", "debug"}};
+  std::map<std::string, std::string> changed = {{"router_kv_overlap_score_credit", "0.5"},
+                                                {"router_kv_overlap_score_credit_decay", "0.5"},
+                                                {"router_prefill_load_scale", "0.5"},
+                                                {"router_decode_active_request_weight", "0.5"},
+                                                {"router_host_cache_hit_weight", "0.5"},
+                                                {"router_disk_cache_hit_weight", "0.5"},
+                                                {"shared_cache_multiplier", "0.5"},
+                                                {"router_temperature", "0.5"},
+                                                {"router_track_active_blocks", "false"},
+                                                {"router_assume_kv_reuse", "false"},
+                                                {"router_track_prefill_tokens", "false"},
+                                                {"decision_detail", "winner"},
+                                                {"shadow_policy", "router_temperature=2"},
+                                                {"log_level", "debug"},
+                                                {"active_decode_blocks_threshold", "0.5"},
+                                                {"active_prefill_tokens_threshold", "7"},
+                                                {"active_prefill_tokens_threshold_frac", "0.5"}};
   for (const Option& option : OptionTable()) {
     const auto it = changed.find(option.Key());
     if (!option.reloadable) {
