@@ -59,6 +59,10 @@ absl::StatusOr<std::vector<SettingChange>> PlanReload(const LoadedOptions& runni
   }
   if (running.config.workers != next.config.workers)
     refused.push_back(fmt::format("workers ({})", next.workers_source));
+  // Read with the settings, but no setting's value.
+  if (refused.empty() &&
+      running.config.router.scheduler.queue != next.config.router.scheduler.queue)
+    refused.emplace_back("the classes of the file that router_policy_config names");
   if (refused.empty()) return changes;
   return absl::FailedPreconditionError(
       fmt::format("nothing was taken over: a restart is needed for {}", fmt::join(refused, ", ")));

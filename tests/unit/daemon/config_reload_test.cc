@@ -71,6 +71,13 @@ TEST(PlanReloadTest, OtherWorkersNeedARestart) {
               HasSubstr("workers (file kv.yaml)"));
 }
 
+TEST(PlanReloadTest, OtherClassesUnderTheSamePathNeedARestart) {
+  LoadedOptions next = With({});
+  next.config.router.scheduler.queue.profile.emplace();
+  EXPECT_THAT(std::string(PlanReload(With({}), next).status().message()),
+              HasSubstr("the classes of the file that router_policy_config names"));
+}
+
 // What the table promises to take over, the router must be able to; what it does not, it must refuse.
 TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
   std::map<std::string, std::string> changed = {{"router_kv_overlap_score_credit", "0.5"},
