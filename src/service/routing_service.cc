@@ -294,6 +294,7 @@ std::optional<RoutingService::Answer> RoutingService::Submit(RouteRequest reques
 }
 
 void RoutingService::Abandon(std::string_view request_id, TicketId ticket) {
+  if (ticket == kNoTicket) return;  // it never waited
   const absl::Status left = MakeError(absl::StatusCode::kCancelled, ErrorReason::kUnspecified,
                                       "the caller left while the request waited");
   if (!impl_->Cancel(ticket, left)) {
