@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "kvrouter/admission.h"
@@ -59,6 +60,35 @@ struct SchedulerConfig {
   friend bool operator==(const SchedulerConfig&, const SchedulerConfig&) = default;
 };
 
+// Where the router knows from which blocks its workers hold (docs/routing.md#overlap-sources).
+enum class OverlapSource : uint8_t {
+  kNone,     // nobody asks: every overlap is 0, and there is no index
+  kEvents,   // the engines' KV events
+  kRouting,  // its own decisions: a prompt sent somewhere is held there for a while
+};
+
+// As metrics and logs name it: "none", "events", "routing".
+std::string_view OverlapSourceName(OverlapSource source);
+
+// Blocks that are of use to every worker, besides its own.
+enum class SharedCacheType : uint8_t {
+  kNone,
+  kExternalTier,  // what any worker announced on its external tier: one store that all read
+};
+
+struct OverlapSourceConfig {
+  bool use_kv_events = true;
+  // Without events: how long a prompt counts as held by the target it was booked on.
+  std::chrono::nanoseconds router_ttl = std::chrono::seconds(120);  // >= 0
+  // With events: how long it counts as held besides what events say. Absent: not at all.
+  std::optional<std::chrono::nanoseconds> predicted_ttl = {};  // >= 0
+  // Blocks remembered for either per partition; beyond it those that would expire first leave.
+  uint64_t max_routed_blocks = 16'777'216;  // 1..kMaxRoutedBlocksLimit
+  SharedCacheType shared_cache_type = SharedCacheType::kNone;
+
+  friend bool operator==(const OverlapSourceConfig&, const OverlapSourceConfig&) = default;
+};
+
 // How much of each decision is kept for explanation, metrics and logs.
 enum class DecisionDetail : uint8_t {
   kFull,  // all candidates up to kMaxDetailedCandidates, else the best kBestCandidates and a summary
@@ -67,6 +97,7 @@ enum class DecisionDetail : uint8_t {
 
 struct RouterConfig {
   SchedulerConfig scheduler;
+  OverlapSourceConfig overlap_source;
   DecisionDetail decision_detail = DecisionDetail::kFull;
   // Seed of the random generator for ties and sampling; each partition derives its own from it. 0
   // is as good as any.
@@ -80,6 +111,12 @@ struct RouterConfig {
 
   friend bool operator==(const RouterConfig&, const RouterConfig&) = default;
 };
+
+// A credit of 0 asks for no index, whatever the source would be.
+inline OverlapSource OverlapSourceOf(const RouterConfig& config) {
+  if (config.scheduler.weights.overlap_score_credit == 0) return OverlapSource::kNone;
+  return config.overlap_source.use_kv_events ? OverlapSource::kEvents : OverlapSource::kRouting;
+}
 
 // OK, or INVALID_ARGUMENT naming the field, the value and the allowed range.
 absl::Status Validate(const RouterConfig& config);

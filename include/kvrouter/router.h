@@ -20,6 +20,7 @@
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/events.h"
 #include "kvrouter/phase_observer.h"
+#include "kvrouter/shared_cache.h"
 #include "kvrouter/types.h"
 #include "kvrouter/worker.h"
 
@@ -70,6 +71,18 @@ struct QueueClassSnapshot {
   uint64_t over_max_waiting_total = 0;
 };
 
+// What is remembered of the router's own decisions, where those say which blocks are held
+// (OverlapSourceConfig). Counts of blocks are of (target, block) pairs.
+struct RoutedBlocksFigures {
+  uint64_t blocks = 0;  // remembered now
+  uint64_t bytes = 0;   // estimate of the memory, with the index of predictions
+  uint64_t stored_total = 0;
+  uint64_t refreshed_total = 0;  // booked again before they expired
+  uint64_t expired_total = 0;
+  uint64_t forgotten_total = 0;  // for max_routed_blocks
+  uint64_t refused_total = 0;    // whose names, given by a caller, contradict what is known
+};
+
 struct PartitionSnapshot {
   std::string model_name;
   std::string routing_group;
@@ -87,7 +100,10 @@ struct PartitionSnapshot {
   uint64_t ejections_total = 0;
   uint64_t ejections_refused_total = 0;   // too many were out, or it was the last one
   std::vector<QueueClassSnapshot> queue;  // as configured
-  std::vector<TargetLoad> loads;          // ascending target
+  OverlapSource overlap_source = OverlapSource::kEvents;
+  uint64_t events_ignored_total = 0;          // came though the source is another one
+  std::optional<RoutedBlocksFigures> routed;  // absent: decisions are not remembered
+  std::vector<TargetLoad> loads;              // ascending target
 };
 
 // What one target's load would be with one more request on it; nothing is booked.
@@ -170,10 +186,10 @@ class Router {
     absl::StatusOr<RouteDecision> decision;
   };
 
-  // `sink`, `phases` and `recorder` may be null; they must outlive the Router. REQUIRES:
-  // Validate(config).ok().
+  // Those behind the pointers may be null; they must outlive the Router. `shared_cache` replaces the
+  // one that the config names. REQUIRES: Validate(config).ok().
   Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases = nullptr,
-         DecisionRecorder* recorder = nullptr);
+         DecisionRecorder* recorder = nullptr, const SharedCacheView* shared_cache = nullptr);
   ~Router();
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
@@ -235,7 +251,12 @@ class Router {
 
   // ---- Cache events ----
 
+  // Changes nothing (kOk) and is counted where the overlap's source is not kEvents.
   ApplyResult Apply(const KvEvent& event);
+
+  // Forgets the blocks of earlier decisions whose time is over (OverlapSourceConfig). Submit does a
+  // part of it; call this a few times per second, too. Costs nothing while none is due.
+  void ForgetRouted(MonotonicTime now);
 
   // ---- Workers ----
 

@@ -59,6 +59,29 @@ absl::Status ValidateWeights(const CostWeights& weights) {
   return CheckWeight("shared_cache_multiplier", weights.shared_cache_multiplier, 1);
 }
 
+absl::Status CheckTtl(std::string_view field, std::chrono::nanoseconds value) {
+  constexpr std::chrono::nanoseconds kYear = std::chrono::hours(365 * 24);
+  if (value.count() >= 0 && value <= kYear) return absl::OkStatus();
+  return OutOfRange(field, "in 0..31536000 s",
+                    fmt::format("{} s", std::chrono::duration<double>(value).count()));
+}
+
+absl::Status ValidateSource(const RouterConfig& config) {
+  const OverlapSourceConfig& source = config.overlap_source;
+  KVR_RETURN_IF_ERROR(CheckTtl("router_ttl_secs", source.router_ttl));
+  if (source.predicted_ttl) {
+    KVR_RETURN_IF_ERROR(CheckTtl("router_predicted_ttl_secs", *source.predicted_ttl));
+    if (!source.use_kv_events) {
+      return OutOfRange(
+          "router_predicted_ttl_secs", "none unless router_kv_events is true",
+          fmt::format("{}", std::chrono::duration<double>(*source.predicted_ttl).count()));
+    }
+  }
+  if (source.shared_cache_type != SharedCacheType::kNone && !source.use_kv_events)
+    return OutOfRange("shared_cache_type", "none unless router_kv_events is true", "external");
+  return CheckCount("max_routed_blocks", source.max_routed_blocks, kMaxRoutedBlocksLimit);
+}
+
 }  // namespace
 
 absl::Status Validate(const RouterConfig& config) {
@@ -73,6 +96,7 @@ absl::Status Validate(const RouterConfig& config) {
   if (scheduler.track_output_blocks && !scheduler.track_active_blocks) {
     return OutOfRange("track_output_blocks", "false unless track_active_blocks is true", "true");
   }
+  KVR_RETURN_IF_ERROR(ValidateSource(config));
   KVR_RETURN_IF_ERROR(CheckPeriod("active_request_expiry", scheduler.active_request_expiry));
   KVR_RETURN_IF_ERROR(CheckPeriod("expiry_check_period", scheduler.expiry_check_period));
   KVR_RETURN_IF_ERROR(Validate(scheduler.overload));

@@ -1,3 +1,4 @@
+#include "kvrouter/config.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/events.h"
 
@@ -9,6 +10,15 @@ std::string_view TierName(StorageTier tier) {
     case StorageTier::kHostPinned: return "host_pinned";
     case StorageTier::kDisk: return "disk";
     case StorageTier::kExternal: return "external";
+  }
+  return "unknown";
+}
+
+std::string_view OverlapSourceName(OverlapSource source) {
+  switch (source) {
+    case OverlapSource::kNone: return "none";
+    case OverlapSource::kEvents: return "events";
+    case OverlapSource::kRouting: return "routing";
   }
   return "unknown";
 }

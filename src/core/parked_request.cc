@@ -24,7 +24,8 @@ ParkedRequest::ParkedRequest(const RouteRequest& request, const IdentifiedPrompt
       local_hashes_(identified.local_hashes.begin(), identified.local_hashes.end()),
       sequence_hashes_(identified.sequence_hashes.begin(), identified.sequence_hashes.end()),
       overlaps_(to_schedule.overlaps.begin(), to_schedule.overlaps.end()),
-      lower_overlaps_(to_schedule.lower_overlaps.begin(), to_schedule.lower_overlaps.end()) {
+      lower_overlaps_(to_schedule.lower_overlaps.begin(), to_schedule.lower_overlaps.end()),
+      shared_hits_(to_schedule.shared_hits.begin(), to_schedule.shared_hits.end()) {
   prompt.local_hashes = local_hashes_;
   prompt.sequence_hashes = sequence_hashes_;
   route.prompt = HashPrompt{.local_hashes = local_hashes_,
@@ -35,13 +36,8 @@ ParkedRequest::ParkedRequest(const RouteRequest& request, const IdentifiedPrompt
   schedule.queue = nullptr;
   schedule.overlaps = overlaps_;
   schedule.lower_overlaps = lower_overlaps_;
+  schedule.shared_hits = shared_hits_;
   if (!to_schedule.chain.empty()) schedule.chain = sequence_hashes_;
-}
-
-void ParkedRequest::LookUpOverlaps(const BlockIndex& index) {
-  index.FindOverlap(local_hashes_, &overlaps_, &lower_overlaps_);
-  schedule.overlaps = overlaps_;
-  schedule.lower_overlaps = lower_overlaps_;
 }
 
 }  // namespace kvrouter

@@ -2,6 +2,7 @@
 #define KVROUTER_CORE_PARKED_REQUEST_H_
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/index/block_index.h"
@@ -24,8 +25,13 @@ struct ParkedRequest final : WaitingRequest {
   ParkedRequest(const ParkedRequest&) = delete;
   ParkedRequest& operator=(const ParkedRequest&) = delete;
 
-  // What the index says now replaces what it said.
-  void LookUpOverlaps(const BlockIndex& index);
+  // What is held now, as find(hashes, &overlaps, &lower_overlaps) says, replaces what was held then.
+  template <typename Find>
+  void LookUpOverlaps(const Find& find) {
+    find(std::span<const LocalBlockHash>(local_hashes_), &overlaps_, &lower_overlaps_);
+    schedule.overlaps = overlaps_;
+    schedule.lower_overlaps = lower_overlaps_;
+  }
 
   RouteRequest route;  // its prompt as hashes
   IdentifiedPrompt prompt;
@@ -37,6 +43,7 @@ struct ParkedRequest final : WaitingRequest {
   std::vector<SequenceHash> sequence_hashes_;
   std::vector<OverlapMatch> overlaps_;
   std::vector<LowerTierMatch> lower_overlaps_;
+  std::vector<BlockRange> shared_hits_;
 };
 
 }  // namespace kvrouter

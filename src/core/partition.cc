@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -54,6 +56,43 @@ Scheduler::Options SchedulerOptions(const Partition::Identity& identity,
           .model_name = identity.model_name};
 }
 
+bool KeepsPredictions(const RouterConfig& config) {
+  return OverlapSourceOf(config) == OverlapSource::kEvents &&
+         config.overlap_source.predicted_ttl.has_value();
+}
+
+std::unique_ptr<RoutedBlocks> MakeRouted(const RouterConfig& config, BlockIndex* index,
+                                         BlockIndex* predictions) {
+  const OverlapSourceConfig& source = config.overlap_source;
+  if (OverlapSourceOf(config) == OverlapSource::kRouting) {
+    return std::make_unique<RoutedBlocks>(
+        RoutedBlocksConfig{.ttl = source.router_ttl, .max_blocks = source.max_routed_blocks},
+        index);
+  }
+  if (predictions == nullptr) return nullptr;
+  return std::make_unique<RoutedBlocks>(
+      RoutedBlocksConfig{.ttl = *source.predicted_ttl, .max_blocks = source.max_routed_blocks},
+      predictions);
+}
+
+// Both ascending; of a target in both the larger figure.
+void MergeLargest(std::span<const OverlapMatch> more, std::vector<OverlapMatch>* matches) {
+  if (more.empty()) return;
+  thread_local std::vector<OverlapMatch> merged;
+  merged.clear();
+  auto known = matches->cbegin();
+  for (const OverlapMatch& match : more) {
+    for (; known != matches->cend() && known->target < match.target; ++known)
+      merged.push_back(*known);
+    merged.push_back(match);
+    if (known == matches->cend() || known->target != match.target) continue;
+    merged.back().blocks = std::max(match.blocks, known->blocks);
+    ++known;
+  }
+  merged.insert(merged.end(), known, matches->cend());
+  matches->swap(merged);
+}
+
 }  // namespace
 
 ApplyResult Partition::Gate::Pass(const KvEvent& event, BlockIndex* index) {
@@ -64,6 +103,14 @@ ApplyResult Partition::Gate::Pass(const KvEvent& event, BlockIndex* index) {
   if (event.incarnation != spec_->incarnation) return {.status = ApplyStatus::kStaleIncarnation};
   if (!HasRank(*spec_, event.target.dp_rank)) return {.status = ApplyStatus::kUnknownWorker};
   return index->Apply(event);
+}
+
+template <typename Enter>
+void Partition::Gate::PassBooking(Target target, Incarnation incarnation, const Enter& enter) {
+  if (closed_.load(std::memory_order_relaxed)) return;
+  MutexLock lock(mu_);
+  if (closed_.load(std::memory_order_relaxed)) return;
+  if (incarnation == spec_->incarnation && HasRank(*spec_, target.dp_rank)) enter();
 }
 
 void Partition::Gate::Set(std::shared_ptr<const WorkerSpec> spec) {
@@ -77,10 +124,13 @@ void Partition::Gate::Close() {
   MutexLock lock(mu_);  // whoever is inside has left once we have been here
 }
 
-Partition::Partition(Identity identity, const SchedulerConfig& config)
+Partition::Partition(Identity identity, const RouterConfig& config)
     : identity_(std::move(identity)),
-      index_({.max_lower_tier_blocks = identity_.max_lower_tier_blocks}),
-      scheduler_(SchedulerOptions(identity_, config)) {}
+      source_(OverlapSourceOf(config)),
+      index_({.max_lower_tier_blocks = config.max_lower_tier_blocks}),
+      predictions_(KeepsPredictions(config) ? std::make_unique<BlockIndex>() : nullptr),
+      routed_(MakeRouted(config, &index_, predictions_.get())),
+      scheduler_(SchedulerOptions(identity_, config.scheduler)) {}
 
 Partition::Member Partition::FindMember(WorkerId id) const {
   MutexLock lock(members_mu_);
@@ -168,20 +218,48 @@ bool Partition::RemoveWorker(WorkerId id) {
 }
 
 ApplyResult Partition::Apply(const KvEvent& event) {
+  if (source_ != OverlapSource::kEvents) {
+    events_ignored_.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
   const auto gate = FindMember(event.target.worker).gate;
   return gate ? gate->Pass(event, &index_) : ApplyResult{.status = ApplyStatus::kUnknownWorker};
 }
 
+void Partition::Record(Target target, Incarnation incarnation,
+                       std::span<const LocalBlockHash> local_hashes,
+                       std::span<const SequenceHash> sequence_hashes, MonotonicTime now) {
+  if (!routed_) return;
+  const auto gate = FindMember(target.worker).gate;
+  if (!gate) return;
+  gate->PassBooking(target, incarnation,
+                    [&] { routed_->Record(target, local_hashes, sequence_hashes, now); });
+}
+
+void Partition::FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,
+                            std::vector<LowerTierMatch>* lower) const {
+  index_.FindOverlap(query, out, lower);  // before the predictions: lower tiers go on from events
+  if (!predictions_) return;
+  thread_local std::vector<OverlapMatch> predicted;
+  predictions_->FindOverlap(query, &predicted);
+  MergeLargest(predicted, out);
+}
+
+void Partition::DropTarget(Target target) {
+  if (routed_) routed_->RemoveTarget(target);
+  index_.RemoveTarget(target);
+}
+
 void Partition::DropBlocks(const WorkerSpec& spec) {
   for (uint32_t offset = 0; offset < spec.dp_size; ++offset) {
-    index_.RemoveTarget({.worker = spec.id, .dp_rank = spec.dp_start_rank + offset});
+    DropTarget({.worker = spec.id, .dp_rank = spec.dp_start_rank + offset});
   }
 }
 
 void Partition::DropBlocksOfVanishedRanks(const WorkerSpec& before, const WorkerSpec& after) {
   for (uint32_t offset = 0; offset < before.dp_size; ++offset) {
     const uint32_t rank = before.dp_start_rank + offset;
-    if (!HasRank(after, rank)) index_.RemoveTarget({.worker = before.id, .dp_rank = rank});
+    if (!HasRank(after, rank)) DropTarget({.worker = before.id, .dp_rank = rank});
   }
 }
 
@@ -195,6 +273,9 @@ PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
   }
   const BlockIndexStats stats = index_.Stats();
   const BlockNaming naming = this->naming();
+  std::optional<RoutedBlocksFigures> routed;
+  if (routed_) routed = routed_->Read();
+  if (predictions_) routed->bytes += predictions_->Stats().bytes;
   return {.model_name = identity_.model_name,
           .routing_group = identity_.routing_group,
           .block_size_tokens = naming.block_size_tokens,
@@ -211,6 +292,9 @@ PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
           .ejections_total = load.ejections_total,
           .ejections_refused_total = load.ejections_refused_total,
           .queue = std::move(load.queue),
+          .overlap_source = source_,
+          .events_ignored_total = events_ignored_.load(std::memory_order_relaxed),
+          .routed = routed,
           .loads = std::move(load.loads)};
 }
 

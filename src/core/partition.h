@@ -4,13 +4,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "core/index/block_index.h"
+#include "core/index/routed_blocks.h"
 #include "core/schedule/scheduler.h"
 #include "kvrouter/block_hash.h"
 #include "kvrouter/events.h"
@@ -27,9 +30,13 @@ namespace kvrouter {
 // dropped after, so that an event that was under way has finished and a later one is refused:
 // nothing re-creates what was dropped.
 //
+// Where overlaps come from is settled at construction (OverlapSource): events, the partition's own
+// bookings instead (they pass the same gates), or nothing; events may have a second index of bookings
+// beside theirs, the *predictions*.
+//
 // Thread safety: thread-safe, except that changes of workers (PutWorker, RemoveWorker) must be
-// serialised by the caller. Lock order: gate, then the index's own lock. No other two locks are
-// held at once.
+// serialised by the caller. Lock order: gate, then that of the routed blocks, then the index's own
+// lock. No other two locks are held at once.
 class Partition {
  public:
   struct Identity {
@@ -38,10 +45,9 @@ class Partition {
     uint32_t number = 0;            // in booking ids
     uint32_t first_generation = 1;  // of booking ids
     uint64_t random_seed = 0;
-    uint32_t max_lower_tier_blocks = RouterConfig().max_lower_tier_blocks;
   };
 
-  Partition(Identity identity, const SchedulerConfig& config);
+  Partition(Identity identity, const RouterConfig& config);
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
@@ -71,9 +77,21 @@ class Partition {
 
   size_t WorkerCount() const;
 
-  // ---- Events ----
+  // ---- What targets hold ----
 
+  // As Router::Apply.
   ApplyResult Apply(const KvEvent& event);
+
+  // A booking: the prompt's blocks are now held by its target, if bookings say so. Void for an older
+  // life of the worker.
+  void Record(Target target, Incarnation incarnation, std::span<const LocalBlockHash> local_hashes,
+              std::span<const SequenceHash> sequence_hashes, MonotonicTime now);
+  // Forgets some of what such bookings said too long ago; true: there is more.
+  bool ForgetRouted(MonotonicTime now) { return routed_ && routed_->ExpireSome(now); }
+
+  // As BlockIndex::FindOverlap, of what targets hold according to all sources.
+  void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,
+                   std::vector<LowerTierMatch>* lower) const;
 
   // `config`: in force now.
   PartitionSnapshot Snapshot(const SchedulerConfig& config) const;
@@ -85,6 +103,9 @@ class Partition {
 
     // The event's result; `index` is touched only while the gate is open to it.
     ApplyResult Pass(const KvEvent& event, BlockIndex* index);
+    // Calls `enter` while the gate is open to this life and rank; else not.
+    template <typename Enter>
+    void PassBooking(Target target, Incarnation incarnation, const Enter& enter);
     // From now on events are judged by `spec`; opens a closed gate.
     void Set(std::shared_ptr<const WorkerSpec> spec);
     // When it returns, no event is under way and none will pass.
@@ -104,14 +125,19 @@ class Partition {
 
   // Both null if unknown.
   Member FindMember(WorkerId id) const;
+  void DropTarget(Target target);
   void DropBlocks(const WorkerSpec& spec);
   // Ranks of `before` that `after` does not have.
   void DropBlocksOfVanishedRanks(const WorkerSpec& before, const WorkerSpec& after);
 
   const Identity identity_;
+  const OverlapSource source_;
+  std::atomic<uint64_t> events_ignored_{0};
   // A BlockNaming in one word, so that a look-up never sees half of a change.
   std::atomic<uint64_t> naming_{0};
   BlockIndex index_;
+  const std::unique_ptr<BlockIndex> predictions_;  // null: none
+  const std::unique_ptr<RoutedBlocks> routed_;  // feeds one of the two; null: bookings say nothing
   Scheduler scheduler_;
   mutable Mutex members_mu_;
   absl::flat_hash_map<WorkerId, Member> members_ ABSL_GUARDED_BY(members_mu_);

@@ -115,8 +115,7 @@ absl::StatusOr<std::shared_ptr<Partition>> PartitionDirectory::FindOrCreate(cons
   Partition::Identity identity{.model_name = spec.model_name,
                                .routing_group = spec.routing_group,
                                .number = static_cast<uint32_t>(table->by_number.size()),
-                               .random_seed = SeedOf(spec, config_.random_seed),
-                               .max_lower_tier_blocks = config_.max_lower_tier_blocks};
+                               .random_seed = SeedOf(spec, config_.random_seed)};
   if (identity.number >= config_.max_partitions) {
     // Those who still wait there are told so first, by the next Pump.
     const auto empty = std::find_if(
@@ -132,7 +131,7 @@ absl::StatusOr<std::shared_ptr<Partition>> PartitionDirectory::FindOrCreate(cons
   } else {
     table->by_number.emplace_back();
   }
-  auto created = std::make_shared<Partition>(std::move(identity), config_.scheduler);
+  auto created = std::make_shared<Partition>(std::move(identity), config_);
   table->by_number[created->number()] = created;
   table->by_names[Names{created->model_name(), created->routing_group()}] = created;
   return created;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "core/dump_cursor.h"
+#include "core/external_tier_cache.h"
 #include "core/parked_request.h"
 #include "core/partition_directory.h"
 #include "core/phase_timer.h"
@@ -29,6 +30,7 @@ struct Scratch {
   PromptBuffers prompt;
   std::vector<OverlapMatch> overlaps;
   std::vector<LowerTierMatch> lower_overlaps;
+  std::vector<BlockRange> shared_hits;
   CandidateTable candidates;
   DetailBuffers detail;
   std::vector<double> shadow_costs;
@@ -152,12 +154,34 @@ RouterConfig Checked(RouterConfig config) {
 
 struct Router::Impl {
   Impl(const RouterConfig& checked_config, DecisionSink* decision_sink,
-       PhaseObserver* phase_observer, DecisionRecorder* decision_recorder)
+       PhaseObserver* phase_observer, DecisionRecorder* decision_recorder,
+       const SharedCacheView* shared)
       : settings(checked_config),
         sink(decision_sink),
         phases(phase_observer),
         recorder(decision_recorder),
-        directory(checked_config) {}
+        directory(checked_config),
+        external_tier(&directory),
+        shared_cache(SharedCacheOf(checked_config, shared)) {}
+
+  // The one that the embedder brought, else the one of the configuration.
+  const SharedCacheView* SharedCacheOf(const RouterConfig& config,
+                                       const SharedCacheView* brought) const {
+    if (brought != nullptr) return brought;
+    const bool is_tier = config.overlap_source.shared_cache_type == SharedCacheType::kExternalTier;
+    return is_tier ? &external_tier : nullptr;
+  }
+
+  // Which blocks of the prompt any worker could fetch; nobody looks where they are worth nothing.
+  std::span<const BlockRange> FindShared(const RouteRequest& request,
+                                         const IdentifiedPrompt& prompt,
+                                         const EffectiveWeights& weights,
+                                         std::vector<BlockRange>* hits) const {
+    if (shared_cache == nullptr || weights.cost.shared_cache_multiplier == 0) return {};
+    shared_cache->FindHits(request.model_name, request.routing_group, prompt.local_hashes,
+                           prompt.sequence_hashes, hits);
+    return *hits;
+  }
 
   absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
     return FindPartition(request.model_name, request.routing_group);
@@ -181,6 +205,13 @@ struct Router::Impl {
 
   static bool ListsFiltered(const RouterConfig& config) {
     return config.decision_detail == DecisionDetail::kFull;
+  }
+
+  // The target will hold the prompt, for those sources of overlap that go by bookings.
+  static void Remember(Partition* partition, const RouteDecision& decision,
+                       const IdentifiedPrompt& prompt, MonotonicTime now) {
+    partition->Record(decision.target, decision.incarnation, prompt.local_hashes,
+                      prompt.sequence_hashes, now);
   }
 
   // What another policy would have chosen from the same table, where there was something to choose.
@@ -220,6 +251,8 @@ struct Router::Impl {
   DecisionRecorder* const recorder;
   std::atomic<uint64_t> shadow_number{0};
   PartitionDirectory directory;
+  const ExternalTierCache external_tier;
+  const SharedCacheView* const shared_cache;  // null: none
 };
 
 void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Resolved>* resolved) {
@@ -235,12 +268,16 @@ void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Res
   while (auto released = partition->scheduler().PumpOne(&scratch->candidates, now)) {
     auto& parked = static_cast<ParkedRequest&>(*released->request);
     if (!released->placement) {
-      parked.LookUpOverlaps(partition->index());
+      parked.LookUpOverlaps([&](auto hashes, auto* overlaps, auto* lower) {
+        partition->FindOverlap(hashes, overlaps, lower);
+      });
       released->placement.emplace(
           partition->scheduler().PickAndBook(parked.schedule, &scratch->candidates, now));
     }
     resolved->push_back({.ticket = released->ticket,
                          .decision = DecisionOf(*released, *released->placement, scratch.get())});
+    if (const auto& decision = resolved->back().decision; decision.ok() && decision->booked)
+      Remember(partition, *decision, parked.prompt, now);
   }
 }
 
@@ -260,8 +297,9 @@ absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released
 }
 
 Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases,
-               DecisionRecorder* recorder)
-    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink, phases, recorder)) {}
+               DecisionRecorder* recorder, const SharedCacheView* shared_cache)
+    : impl_(std::make_unique<Impl>(Checked(std::move(config)), sink, phases, recorder,
+                                   shared_cache)) {}
 
 Router::~Router() = default;
 
@@ -288,7 +326,10 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &timer));
   // overlap
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  const EffectiveWeights weights = ResolveWeights(config.scheduler, request.overrides);
+  partition->ForgetRouted(now);
+  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  const auto shared_hits = impl_->FindShared(request, prompt, weights, &scratch->shared_hits);
   timer.End(DecisionPhase::kFindMatches);
   // eligible
   const CandidateFilter eligible(request);
@@ -296,10 +337,11 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   const QueueWish queue = QueueWishOf(request);
   const ScheduleRequest to_schedule{.filter = &eligible,
                                     .queue = request.may_wait ? &queue : nullptr,
-                                    .weights = ResolveWeights(config.scheduler, request.overrides),
+                                    .weights = weights,
                                     .overload = &config.scheduler.overload,
                                     .overlaps = scratch->overlaps,
                                     .lower_overlaps = scratch->lower_overlaps,
+                                    .shared_hits = shared_hits,
                                     .chain = Impl::LedgerChain(config, prompt),
                                     .isl_tokens = prompt.isl_tokens,
                                     .block_size_tokens = prompt.block_size_tokens,
@@ -320,6 +362,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   auto& decision = std::get<RouteDecision>(*submission);
   Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
   impl_->TryShadow(request, config, placement, scratch.operator->(), &decision);
+  if (decision.booked) Impl::Remember(partition.get(), decision, prompt, now);
   timer.Finish();
   impl_->Report(request, decision, prompt, scratch->candidates);
   return submission;
@@ -335,7 +378,8 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                        IdentifyPrompt(route, partition->naming(), &scratch->prompt, &timer));
   KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
                        StatedOverlapBlocks(request, prompt));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  partition->ForgetRouted(now);
+  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   const CandidateFilter only_target(request.target);
   const auto settings = impl_->settings.Current();
@@ -343,6 +387,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   EffectiveWeights weights = ResolveWeights(config.scheduler, route.overrides);
   if (request.effective_prefill_tokens) weights.track_prefill_tokens = true;
   if (request.track_prefill_tokens) weights.track_prefill_tokens = *request.track_prefill_tokens;
+  const auto shared_hits = impl_->FindShared(route, prompt, weights, &scratch->shared_hits);
   KVR_ASSIGN_OR_RETURN(
       const Placement placement,
       partition->scheduler().PickAndBook({.filter = &only_target,
@@ -350,6 +395,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
                                           .overload = &config.scheduler.overload,
                                           .overlaps = scratch->overlaps,
                                           .lower_overlaps = scratch->lower_overlaps,
+                                          .shared_hits = shared_hits,
                                           .chain = Impl::LedgerChain(config, prompt),
                                           .isl_tokens = prompt.isl_tokens,
                                           .block_size_tokens = prompt.block_size_tokens,
@@ -361,6 +407,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
   Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  Impl::Remember(partition.get(), decision, prompt, now);
   timer.Finish();
   impl_->Report(route, decision, prompt, scratch->candidates);
   return decision;
@@ -436,6 +483,13 @@ ApplyResult Router::Apply(const KvEvent& event) {
   return partition->Apply(event);
 }
 
+void Router::ForgetRouted(MonotonicTime now) {
+  for (const auto& partition : impl_->directory.All()) {
+    while (partition->ForgetRouted(now)) {
+    }
+  }
+}
+
 absl::Status Router::UpsertWorker(const WorkerSpec& spec) {
   return impl_->directory.UpsertWorker(spec);
 }
@@ -457,7 +511,7 @@ absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteReques
   PhaseTimer untimed(nullptr);  // looking only
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   std::vector<TargetOverlap> overlaps;
   auto device = scratch->overlaps.begin();
   const auto devices_end = scratch->overlaps.end();
@@ -486,7 +540,7 @@ absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
   PhaseTimer untimed(nullptr);  // looking only
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->index().FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
+  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   const auto config = Config();
   return partition->scheduler().PotentialLoads(
       {.weights = ResolveWeights(config->scheduler, request.overrides),

@@ -43,6 +43,17 @@ std::vector<HttpRouteFigure> Figures(const std::vector<ApiRoutes::RouteAnswers>&
   return figures;
 }
 
+bool UsesEvents(const DaemonConfig& config) {
+  return OverlapSourceOf(config.router) == OverlapSource::kEvents;
+}
+
+// What workers say of their loads is of use without events, too.
+EventPlaneConfig PlaneOf(const DaemonConfig& config) {
+  EventPlaneConfig plane = config.event_plane;
+  plane.kv_events = UsesEvents(config);
+  return plane;
+}
+
 }  // namespace
 
 // What the timer thread waits on, and what only it touches.
@@ -70,12 +81,14 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
       selection_workers_(&workers_),
       select_cache_(config_.select_cache),
       replay_turns_(config_.replay_turns),
+      signs_(UsesEvents(config_)),
       introspection_(config_.introspection, {.registry = &workers_,
                                              .feeds = &feeds_,
                                              .sources = &sources_,
                                              .board = &signs_,
                                              .journal = &journal_}),
-      published_({.store_counting = config_.zmq.store_counting,
+      published_({.uses_events = UsesEvents(config_),
+                  .store_counting = config_.zmq.store_counting,
                   .replay_timeout = config_.zmq.replay_timeout,
                   .recovery_limit = config_.zmq.recovery_limit,
                   .max_batches_during_replay = config_.zmq.max_live_batches_during_replay},
@@ -89,7 +102,7 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
           },
           &saved_, &SteadyClock()),
       event_plane_(
-          config_.event_plane, config_.metrics.dynamo_namespace,
+          PlaneOf(config_), config_.metrics.dynamo_namespace,
           {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
           &replay_turns_, &peers_, &router_, &feeds_, &loads_, &SteadyClock()),
       grpc_(config_.grpc, {.routing = &service_,
@@ -112,7 +125,7 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
                 .router = &router_,
                 .feeds = &feeds_,
                 .metrics_text = [this] { return metrics_.Text(); }}),
-      readiness_rule_(config_.ready_bound),
+      readiness_rule_(config_.ready_bound, config_.min_initial_workers),
       timers_state_(std::make_unique<Timers>()) {
   metrics_.SetSources({.router = &router_,
                        .service = &service_,
@@ -132,7 +145,8 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
     workers_.AddListener(plane);
     published_.SetListener(plane);
   }
-  workers_.AddListener(&zmq_);
+  // Who does not hear of workers opens no socket to them.
+  if (UsesEvents(config_)) workers_.AddListener(&zmq_);
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);
@@ -158,7 +172,8 @@ absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(snapshots_.Start());
   KVR_RETURN_IF_ERROR(WriteAddressesFile());
   running_ = true;
-  spdlog::info("event=listening version={} http={} grpc={}{}", config_.metrics.version,
+  spdlog::info("event=listening version={} overlap_source={} http={} grpc={}{}",
+               config_.metrics.version, OverlapSourceName(OverlapSourceOf(config_.router)),
                HttpAddress(), GrpcAddress(),
                indexer_http_ ? fmt::format(" indexer={}", IndexerAddress()) : "");
   timers_ = std::jthread([this](const std::stop_token& stop) { RunTimers(stop); });
@@ -454,6 +469,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const MonotonicTime now = clock.Now();
     published_.Tick();
+    router_.ForgetRouted(now);
     service_.PumpWaiting();
     PublishReadiness();
     sources_.Retry();

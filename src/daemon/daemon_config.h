@@ -2,6 +2,7 @@
 #define KVROUTER_DAEMON_DAEMON_CONFIG_H_
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct DaemonConfig {
   }
 
   RouterConfig router;
+  bool load_aware = false;  // a preset: what it asks for is in `router` already
+  uint64_t min_initial_workers = 0;
   ServiceConfig service;
   SelectCacheConfig select_cache;
   GrpcServerConfig grpc;

@@ -25,8 +25,9 @@ absl::StatusOr<EventPlaneConfig> Complete(EventPlaneConfig config,
     return absl::InvalidArgumentError(
         fmt::format("event_plane_endpoint '{}': of which event_plane_component?", config.endpoint));
   }
-  config.nats.subjects = PlaneSubjects(scope);
+  config.nats.subjects = PlaneSubjects(scope, config.kv_events);
   config.zmq.scope = scope;
+  config.zmq.kv_events = config.kv_events;
   KVR_ASSIGN_OR_RETURN(config.zmq.brokers, BrokerEndpoints(config.zmq_broker_url));
   const bool many_paths = config.transport == "zmq" && config.zmq.brokers.size() > 1;
   config.intake.feed.rank.gap_wait = many_paths ? config.gap_wait : MonotonicTime{};
@@ -63,9 +64,10 @@ absl::StatusOr<std::vector<std::string>> BrokerEndpoints(const std::string& brok
   return endpoints;
 }
 
-std::vector<std::string> PlaneSubjects(const PlaneScope& scope) {
+std::vector<std::string> PlaneSubjects(const PlaneScope& scope, bool kv_events) {
   std::vector<std::string> subjects;
   for (const std::string_view topic : {kKvEventsTopic, kKvMetricsTopic}) {
+    if (topic == kKvEventsTopic && !kv_events) continue;
     const std::string component = scope.component.empty() ? "*" : scope.component;
     const std::string endpoint = scope.endpoint.empty() ? "*" : scope.endpoint;
     subjects.push_back(PlaneSubject({scope.dynamo_namespace, component, endpoint}, topic));

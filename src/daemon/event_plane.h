@@ -19,6 +19,7 @@ namespace kvrouter {
 // Dynamo's event plane, as far as settings go.
 struct EventPlaneConfig {
   std::string transport = "none";  // none, nats or zmq
+  bool kv_events = true;           // false: only what workers say of their loads is subscribed to
   std::string component;           // empty: all
   std::string endpoint;            // empty: all
   PlaneIntakeConfig intake;
@@ -34,9 +35,9 @@ struct EventPlaneConfig {
 // "xsub=tcp://a:5555[;...] , xpub=tcp://a:5556[;...]": the addresses that subscribers connect to.
 absl::StatusOr<std::vector<std::string>> BrokerEndpoints(const std::string& broker_url);
 
-// The subjects on NATS of what workers publish: of the whole namespace, of one component, or of one
-// endpoint.
-std::vector<std::string> PlaneSubjects(const PlaneScope& scope);
+// The subjects on NATS of what workers publish, their KV events or only their loads: of the whole
+// namespace, of one component, or of one endpoint.
+std::vector<std::string> PlaneSubjects(const PlaneScope& scope, bool kv_events = true);
 
 // OK, or what is wrong with the settings together.
 absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_namespace);

@@ -91,6 +91,42 @@ Option Whole(std::string name, std::string environment, Field field, uint64_t mi
       std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
 }
 
+// Seconds with a fraction, into nanoseconds; the field may be absent, as "none".
+template <typename Field>
+Option Seconds(std::string name, std::string environment, Field field, double max,
+               std::string help) {
+  using Value = std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>;
+  constexpr bool kMayBeAbsent = !std::is_same_v<Value, std::chrono::nanoseconds>;
+  std::string range = fmt::format("a number in 0..{}{}", max, kMayBeAbsent ? ", or none" : "");
+  const auto set = [field, max, range](std::string_view text,
+                                       DaemonConfig* config) -> absl::Status {
+    if constexpr (kMayBeAbsent) {
+      if (Lower(text) == "none" || text.empty()) {
+        field(*config) = std::nullopt;
+        return absl::OkStatus();
+      }
+    }
+    double value = 0;
+    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0 || value > max)
+      return Want(range);
+    field(*config) = std::chrono::nanoseconds(std::llround(value * 1e9));
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    const auto text = [](std::chrono::nanoseconds value) {
+      return fmt::format("{}", std::chrono::duration<double>(value).count());
+    };
+    if constexpr (kMayBeAbsent) {
+      return field(copy) ? text(*field(copy)) : std::string("none");
+    } else {
+      return text(field(copy));
+    }
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
 template <typename Field>
 Option Switch(std::string name, std::string environment, Field field, std::string help) {
   const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
@@ -195,6 +231,44 @@ Option DecisionDetailOption() {
             return std::string(config.router.decision_detail == DecisionDetail::kFull ? "full"
                                                                                       : "winner");
           }};
+}
+
+Option SharedCacheTypeOption() {
+  return {
+      "shared-cache-type",
+      "DYN_SHARED_CACHE_TYPE",
+      "Cached blocks that every worker can fetch, credited by shared-cache-multiplier: none, or "
+      "external (what any worker announced on its external tier is in one store that all "
+      "read).",
+      "none or external",
+      false,
+      [](std::string_view text, DaemonConfig* config) -> absl::Status {
+        if (Lower(text) == "hicache") {
+          return absl::InvalidArgumentError(
+              "not supported: hicache asks SGLang's storage backend on every decision; want "
+              "none or external");
+        }
+        if (text != "none" && text != "external") return Want("none or external");
+        config->router.overlap_source.shared_cache_type =
+            text == "none" ? SharedCacheType::kNone : SharedCacheType::kExternalTier;
+        return absl::OkStatus();
+      },
+      [](const DaemonConfig& config) {
+        return std::string(config.router.overlap_source.shared_cache_type == SharedCacheType::kNone
+                               ? "none"
+                               : "external");
+      }};
+}
+
+Option KvEventsOption() {
+  Option option = Switch(
+      "router-kv-events", "DYN_ROUTER_USE_KV_EVENTS",
+      [](DaemonConfig & c) -> auto& { return c.router.overlap_source.use_kv_events; },
+      "Know from the engines' KV events which blocks they hold; false: from the router's own "
+      "decisions, for router-ttl-secs each (also DYN_USE_KV_EVENTS, --kv-events).");
+  option.other_environments = {"DYN_USE_KV_EVENTS"};
+  option.other_flags = {"kv-events"};
+  return option;
 }
 
 Option StoreCountingOption() {
@@ -467,6 +541,34 @@ void AddAdmission(std::vector<Option>* table) {
   t.push_back(Real("outlier-max-ejected-share", "KVROUTER_OUTLIER_MAX_EJECTED_SHARE",
                    FIELD(router.scheduler.outlier_ejection.max_ejected_share), 1,
                    "Most ranks of a partition that are out at once, as a share; never all."));
+}
+
+void AddOverlapSources(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(KvEventsOption());
+  t.push_back(Seconds("router-ttl-secs", "DYN_ROUTER_TTL_SECS",
+                      FIELD(router.overlap_source.router_ttl), kYearSeconds,
+                      "Without KV events: how long a prompt counts as held where it was sent, in "
+                      "s."));
+  t.push_back(Seconds("router-predicted-ttl-secs", "DYN_ROUTER_PREDICTED_TTL_SECS",
+                      FIELD(router.overlap_source.predicted_ttl), kYearSeconds,
+                      "With KV events: how long a prompt counts as held where it was sent, besides "
+                      "what events say, in s; none: not at all."));
+  t.push_back(Whole("max-routed-blocks", "KVROUTER_MAX_ROUTED_BLOCKS",
+                    FIELD(router.overlap_source.max_routed_blocks), 1, kMaxRoutedBlocksLimit,
+                    "Blocks remembered of such prompts per partition, over all ranks; beyond, "
+                    "those that would expire first leave."));
+  t.push_back(SharedCacheTypeOption());
+  t.push_back(Switch(
+      "load-aware", "DYN_ROUTER_LOAD_AWARE", FIELD(load_aware),
+      "Route by load alone: sets router-kv-overlap-score-credit 0, router-kv-events false, "
+      "router-track-active-blocks true, router-assume-kv-reuse false, router-track-prefill-tokens "
+      "true, shared-cache-multiplier 0, shared-cache-type none and router-predicted-ttl-secs none, "
+      "whatever else they are set to."));
+  t.push_back(Whole("router-min-initial-workers", "DYN_ROUTER_MIN_INITIAL_WORKERS",
+                    FIELD(min_initial_workers), 0, kMaxU32,
+                    "/ready waits until this many schedulable workers have been there at once, "
+                    "and for at least one."));
 }
 
 void AddLimits(std::vector<Option>* table) {
@@ -816,6 +918,7 @@ const std::vector<Option>& OptionTable() {
     AddRouting(rows);
     AddAdmission(rows);
     AddRecord(rows);
+    AddOverlapSources(rows);
     AddDiscovery(rows);
     AddIntrospection(rows);
     AddKubernetes(rows);
@@ -834,7 +937,9 @@ const std::vector<Option>& OptionTable() {
 
 const Option* FindOption(std::string_view name) {
   for (const Option& option : OptionTable()) {
-    if (option.name == name) return &option;
+    const auto& others = option.other_flags;
+    if (option.name == name || std::find(others.begin(), others.end(), name) != others.end())
+      return &option;
   }
   return nullptr;
 }

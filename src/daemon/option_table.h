@@ -31,6 +31,9 @@ struct Option {
   bool is_secret = false;
   // Taken over while the daemon runs (config_reload.h).
   bool reloadable = false;
+  // Other spellings, weaker than the first.
+  std::vector<std::string> other_environments = {};
+  std::vector<std::string> other_flags = {};
 
   std::string Key() const;
   std::string Default() const { return get(DaemonConfig{}); }

@@ -25,6 +25,18 @@ constexpr const char* kConfigVariable = "KVROUTER_CONFIG";
 constexpr std::string_view kPrefillScale = "router-prefill-load-scale";
 constexpr std::string_view kNamespace = "kubernetes-namespace";
 constexpr std::string_view kOverlapCredit = "router-kv-overlap-score-credit";
+constexpr std::string_view kLoadAware = "load-aware";
+
+// Parity: Dynamo v1.4.1's preset of that name.
+constexpr std::pair<std::string_view, const char*> kLoadAwarePreset[] = {
+    {kOverlapCredit, "0"},
+    {"router-kv-events", "false"},
+    {"router-track-active-blocks", "true"},
+    {"router-assume-kv-reuse", "false"},
+    {"router-track-prefill-tokens", "true"},
+    {"shared-cache-multiplier", "0"},
+    {"shared-cache-type", "none"},
+    {"router-predicted-ttl-secs", "none"}};
 
 struct ActionFlag {
   std::string_view name;
@@ -62,8 +74,8 @@ struct Flags {
 };
 
 absl::Status UnknownFlag(std::string_view argument, std::string_view name) {
-  if (IsUnimplementedSetting(name))
-    return absl::InvalidArgumentError(fmt::format("flag '{}': not implemented yet", argument));
+  if (const UnimplementedSetting* const setting = FindUnimplementedSetting(name))
+    return absl::InvalidArgumentError(fmt::format("flag '{}': {}", argument, setting->Reason()));
   std::vector<std::string> known{std::string(kConfigFlag)};
   for (const ActionFlag& flag : kActionFlags) known.emplace_back(flag.name);
   for (const Option& option : OptionTable()) {
@@ -152,7 +164,10 @@ std::vector<Assignment> FromEnvironment(const std::map<std::string, std::string>
         {option, it->second, SettingOrigin::kEnvironment, fmt::format("environment {}", variable)});
   };
   for (const std::string& variable : OverlapScoreWeightAlias().environments) add(nullptr, variable);
-  for (const Option& option : OptionTable()) add(&option, option.environment);
+  for (const Option& option : OptionTable()) {
+    for (const std::string& variable : option.other_environments) add(&option, variable);
+    add(&option, option.environment);
+  }
   return out;
 }
 
@@ -161,9 +176,9 @@ absl::StatusOr<std::vector<Assignment>> FromFile(const ConfigFile& file, const s
   for (const ConfigFile::Setting& setting : file.settings) {
     const Option* option = FindOptionByKey(setting.key);
     if (option == nullptr && setting.key != OverlapScoreWeightAlias().key) {
-      if (IsUnimplementedSetting(setting.key)) {
+      if (const UnimplementedSetting* const refused = FindUnimplementedSetting(setting.key)) {
         return absl::InvalidArgumentError(
-            fmt::format("{}:{}: key '{}': not implemented yet", path, setting.line, setting.key));
+            fmt::format("{}:{}: key '{}': {}", path, setting.line, setting.key, refused->Reason()));
       }
       std::vector<std::string> known{"workers"};
       for (const Option& row : OptionTable()) known.push_back(row.Key());
@@ -186,7 +201,10 @@ bool IsKubernetesServiceVariable(std::string_view name) {
 std::vector<std::string> IgnoredVariables(const std::map<std::string, std::string>& environment) {
   std::vector<std::string> known = OverlapScoreWeightAlias().environments;
   known.emplace_back(kConfigVariable);
-  for (const Option& option : OptionTable()) known.push_back(option.environment);
+  for (const Option& option : OptionTable()) {
+    known.push_back(option.environment);
+    known.insert(known.end(), option.other_environments.begin(), option.other_environments.end());
+  }
   std::vector<std::string> out;
   for (const auto& [name, value] : environment) {
     const bool ours = name.starts_with("DYN_") ||
@@ -196,11 +214,21 @@ std::vector<std::string> IgnoredVariables(const std::map<std::string, std::strin
   return out;
 }
 
-// Weights of cached blocks that no event is turned into yet.
-std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSetting>& settings) {
+// Settings off their default that do nothing because of another one.
+std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSetting>& settings,
+                                               const RouterConfig& router) {
+  std::vector<std::string_view> idle;
+  if (router.overlap_source.shared_cache_type == SharedCacheType::kNone)
+    idle.push_back("shared-cache-multiplier");
+  const OverlapSource source = OverlapSourceOf(router);
+  if (source != OverlapSource::kRouting) idle.push_back("router-ttl-secs");
+  if (source == OverlapSource::kNone) idle.push_back("router-predicted-ttl-secs");
+  // Nobody fills an index of events, so there is none to save or to take over.
+  if (source != OverlapSource::kEvents) idle.insert(idle.end(), {"snapshot-path", "indexer-peers"});
   std::vector<std::string> out;
-  for (const char* name : {"shared-cache-multiplier"}) {
+  for (const std::string_view name : idle) {
     const Option* option = FindOption(name);
+    if (option == nullptr) continue;
     const auto& setting = settings[static_cast<size_t>(option - OptionTable().data())];
     if (setting.value != option->Default()) out.push_back(setting.key);
   }
@@ -230,6 +258,19 @@ class Resolver {
     }
     for (const Assignment& a : assignments) {
       if (a.option != nullptr) KVR_RETURN_IF_ERROR(Set(*a.option, a));
+    }
+    return absl::OkStatus();
+  }
+
+  // Last: what a preset asks for is stronger than settings of their own.
+  absl::Status ApplyPresets() {
+    if (!out_->config.load_aware) return absl::OkStatus();
+    const auto preset = static_cast<size_t>(FindOption(kLoadAware) - OptionTable().data());
+    const EffectiveSetting by = out_->settings[preset];
+    for (const auto& [name, value] : kLoadAwarePreset) {
+      const Assignment assignment{nullptr, value, by.origin,
+                                  fmt::format("{} ({})", by.source, kLoadAware)};
+      KVR_RETURN_IF_ERROR(Set(*FindOption(name), assignment));
     }
     return absl::OkStatus();
   }
@@ -360,7 +401,12 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   KVR_RETURN_IF_ERROR(resolver.Apply(flags.assignments));
   KVR_RETURN_IF_ERROR(CheckUnimplemented(environment));
   out.ignored_variables = IgnoredVariables(environment);
-  out.without_effect = SettingsWithoutEffect(out.settings);
+  KVR_RETURN_IF_ERROR(resolver.ApplyPresets());
+  out.without_effect = SettingsWithoutEffect(out.settings, out.config.router);
+  if (OverlapSourceOf(out.config.router) != OverlapSource::kEvents) {
+    out.config.snapshot.path.clear();
+    out.config.peers.peers.clear();
+  }
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
   if (!out.config.policy_file.empty()) {
     KVR_RETURN_IF_ERROR(ReadPolicyFile(out.config.policy_file, &out.config.router.scheduler.queue));

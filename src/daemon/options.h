@@ -17,7 +17,7 @@ namespace kvrouter {
 // Settings from four places, each stronger than the one before: default, file, environment, flag.
 // Read once, here; nothing else in the daemon looks at the environment. A value that is out of
 // range is refused wherever it comes from, even when a stronger one would hide it; so is an unknown
-// flag or key, and a setting for a part that is not implemented yet (unimplemented_settings.h).
+// flag or key, and a setting for a part that is not here (unimplemented_settings.h).
 // Other DYN_* variables are not ours to refuse: pods carry those of other processes.
 
 enum class SettingOrigin : uint8_t { kDefault, kFile, kEnvironment, kFlag };
@@ -49,7 +49,7 @@ struct LoadedOptions {
   std::optional<FileSignature> config_signature = {};  // before it was read
   std::vector<std::string>
       ignored_variables;                    // DYN_* and KVROUTER_* that name no setting, ascending
-  std::vector<std::string> without_effect;  // keys set off their default that nothing reads yet
+  std::vector<std::string> without_effect;  // keys off their default that others make idle
 };
 
 // `arguments` without the program's name. Errors are one line: the setting, where the value came

@@ -45,8 +45,9 @@ int Serve(LoadedOptions options, ConfigReloader* reloader, const sigset_t& signa
   for (const std::string& name : options.ignored_variables)
     spdlog::warn("event=variable_ignored name={}", name);
   if (!options.without_effect.empty()) {
-    spdlog::warn("event=setting_without_effect names={} reason=\"accepted, no effect yet\"",
-                 fmt::join(options.without_effect, ","));
+    spdlog::warn(
+        "event=setting_without_effect names={} reason=\"other settings leave it nothing to do\"",
+        fmt::join(options.without_effect, ","));
   }
   Daemon daemon(std::move(options.config), reloader);
   if (const absl::Status status = daemon.Start(); !status.ok()) return Fail(status);

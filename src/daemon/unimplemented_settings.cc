@@ -37,28 +37,34 @@ bool IsNeutral(const UnimplementedSetting& setting, std::string_view value) {
 
 const std::vector<UnimplementedSetting>& UnimplementedSettings() {
   static const std::vector<std::string_view> off = {"false", "0", "no", "off"};
-  static const std::vector<std::string_view> on = {"true", "1", "yes", "on"};
+  constexpr std::string_view kPolicyModules =
+      "policies that are loaded as modules would run in the router's process; its own are settings";
+  constexpr std::string_view kKeyedHashes =
+      "keyed-xxh3-v1 hides prompts in what routers send each other, and none is sent";
   static const auto* const table = new std::vector<UnimplementedSetting>{
       // Policies.
-      {"DYN_ROUTER_PREFILL_POLICY", {}},
-      {"DYN_ROUTER_DECODE_POLICY", {}},
-      {"DYN_ROUTER_WORKER_SELECTION_POLICY", {"default"}},
-      {"DYN_ROUTER_LOAD_AWARE", off},
-      {"DYN_ROUTER_PREFILL_LOAD_MODEL", {"none"}},
+      {"DYN_ROUTER_PREFILL_POLICY", {}, kPolicyModules},
+      {"DYN_ROUTER_DECODE_POLICY", {}, kPolicyModules},
+      {"DYN_ROUTER_WORKER_SELECTION_POLICY", {"default"}, kPolicyModules},
+      {"DYN_ROUTER_PREFILL_LOAD_MODEL",
+       {"none"},
+       "aic estimates prefill times with NVIDIA's AI Configurator, a Python package with measured "
+       "tables of its own"},
+      {"DYN_ROUTER_MODE",
+       {"kv"},
+       "kvrouterd routes by cached blocks and load only (kv); load_aware leaves the blocks out"},
       // Where cached blocks are known from.
-      {"DYN_ROUTER_USE_KV_EVENTS", on},
-      {"DYN_USE_KV_EVENTS", on},
-      {"DYN_ROUTER_TTL_SECS", {"120"}},
-      {"DYN_ROUTER_PREDICTED_TTL_SECS", {"none"}},
-      {"DYN_USE_REMOTE_INDEXER", off},
-      {"DYN_SERVE_INDEXER", off},
-      {"DYN_SHARED_CACHE_TYPE", {"none"}},
-      // Several routers, start.
-      {"DYN_ROUTER_REPLICA_SYNC", off},
-      {"DYN_ROUTER_TRACKING_HASH", {"public-xxh3-v1"}},
-      {"DYN_ROUTER_TRACKING_KEY_FILE", {}},
-      {"DYN_ROUTER_TRACKING_KEY_ID", {}},
-      {"DYN_ROUTER_MIN_INITIAL_WORKERS", {"0"}},
+      {"DYN_USE_REMOTE_INDEXER", off,
+       "the index is part of the router; indexer_listen serves it to others, and indexer_peers "
+       "fills it from another router"},
+      {"DYN_SERVE_INDEXER", off,
+       "it serves Dynamo's request plane; set indexer_listen for the standalone indexer's API"},
+      // Several routers.
+      {"DYN_ROUTER_REPLICA_SYNC", off,
+       "routers do not tell each other of their bookings; send all requests of a model to one"},
+      {"DYN_ROUTER_TRACKING_HASH", {"public-xxh3-v1"}, kKeyedHashes},
+      {"DYN_ROUTER_TRACKING_KEY_FILE", {}, kKeyedHashes},
+      {"DYN_ROUTER_TRACKING_KEY_ID", {}, kKeyedHashes},
       // Disaggregation, affinity, migration.
       {"DYN_ROUTER_CONDITIONAL_DISAGG", off},
       {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", {}},
@@ -78,20 +84,23 @@ const std::vector<UnimplementedSetting>& UnimplementedSettings() {
   return *table;
 }
 
-bool IsUnimplementedSetting(std::string_view name) {
+std::string UnimplementedSetting::Reason() const {
+  return why.empty() ? "not implemented yet" : fmt::format("not supported: {}", why);
+}
+
+const UnimplementedSetting* FindUnimplementedSetting(std::string_view name) {
   const std::string variable = "DYN_" + Upper(name);
-  const auto& table = UnimplementedSettings();
-  return std::any_of(table.begin(), table.end(), [&variable](const UnimplementedSetting& setting) {
-    return setting.variable == variable;
-  });
+  for (const UnimplementedSetting& setting : UnimplementedSettings())
+    if (setting.variable == variable) return &setting;
+  return nullptr;
 }
 
 absl::Status CheckUnimplemented(const std::map<std::string, std::string>& environment) {
   for (const UnimplementedSetting& setting : UnimplementedSettings()) {
     const auto it = environment.find(std::string(setting.variable));
     if (it == environment.end() || IsNeutral(setting, it->second)) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "value '{}' from environment {}: not implemented yet", it->second, setting.variable));
+    return absl::InvalidArgumentError(fmt::format("value '{}' from environment {}: {}", it->second,
+                                                  setting.variable, setting.Reason()));
   }
   return absl::OkStatus();
 }

@@ -45,6 +45,11 @@ absl::Status PublishedFeeds::Check(const PublishStart& start) const {
   const auto worker = workers_.find(start.target.worker);
   if (worker == workers_.end()) return Gone(start.target.worker);
   const WorkerSpec& spec = worker->second;
+  if (!config_.uses_events) {
+    return Conflict(absl::StatusCode::kFailedPrecondition, spec.id,
+                    "this router does not go by KV events (router_kv_events, load_aware, "
+                    "router_kv_overlap_score_credit)");
+  }
   const uint32_t rank = start.target.dp_rank;
   if (rank < spec.dp_start_rank || rank - spec.dp_start_rank >= spec.dp_size) {
     return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,

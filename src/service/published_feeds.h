@@ -21,6 +21,8 @@
 namespace kvrouter {
 
 struct PublishedFeedsConfig {
+  // False: nobody would read what is published, so streams are refused.
+  bool uses_events = true;
   // As for feeds on sockets.
   StoreCounting store_counting = StoreCounting::kCounted;
   MonotonicTime replay_timeout = std::chrono::seconds(5);
@@ -67,7 +69,7 @@ class PublishedFeeds final : public WorkerListener {
   // Gives the rank's feed to a new stream; the one that had it ends with kFeedConflict (ABORTED).
   // Errors: kUnknownWorker (NOT_FOUND), kInvalidRequest for a rank that is not the worker's,
   // kIncarnationConflict, kFeedConflict (FAILED_PRECONDITION) if the rank has a socket endpoint or
-  // one that is still being given up, kShuttingDown.
+  // one that is still being given up, or if events are not used; kShuttingDown.
   absl::StatusOr<std::shared_ptr<PublishStream>> Open(const PublishStart& start,
                                                       std::function<void()> wake);
 

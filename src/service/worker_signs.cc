@@ -19,6 +19,8 @@ std::string_view WorkerSignName(WorkerSign sign) {
       return "silent_publisher";
     case WorkerSign::kReplayMissing:
       return "replay_missing";
+    case WorkerSign::kEventsIgnored:
+      return "events_ignored";
   }
   return "unknown";
 }
@@ -55,9 +57,18 @@ WorkerSigns WorkerSignBoard::Of(const WorkerSpec& worker) const {
     if (found != found_.end() && found->second.incarnation == worker.incarnation)
       signs = found->second.signs;
   }
-  SignOf(signs, WorkerSign::kReplayMissing) = std::any_of(
-      worker.events.begin(), worker.events.end(),
-      [](const auto& rank) { return !rank.second.live.empty() && rank.second.replay.empty(); });
+  const auto any_rank = [&worker](auto has) {
+    return std::any_of(worker.events.begin(), worker.events.end(),
+                       [&has](const auto& rank) { return has(rank.second); });
+  };
+  if (uses_events_) {
+    SignOf(signs, WorkerSign::kReplayMissing) = any_rank(
+        [](const EventEndpoints& rank) { return !rank.live.empty() && rank.replay.empty(); });
+  } else {
+    SignOf(signs, WorkerSign::kSilentPublisher) = false;
+    SignOf(signs, WorkerSign::kEventsIgnored) = any_rank(
+        [](const EventEndpoints& rank) { return !rank.live.empty() || !rank.replay.empty(); });
+  }
   return signs;
 }
 

@@ -21,9 +21,10 @@ enum class WorkerSign : uint8_t {
   kModelName,         // the engine does not serve the declared model
   kPrefixCachingOff,  // nothing is ever cached
   kSilentPublisher,   // the engine computes prompts, and no event comes
-  kReplayMissing      // events without a replay endpoint: every loss costs the rank's blocks
+  kReplayMissing,     // events without a replay endpoint: every loss costs the rank's blocks
+  kEventsIgnored      // it has event endpoints, and this router does not go by events
 };
-inline constexpr size_t kWorkerSignCount = 6;
+inline constexpr size_t kWorkerSignCount = 7;
 std::string_view WorkerSignName(WorkerSign sign);  // "unreachable", "block_size", ...
 
 using WorkerSigns = std::array<bool, kWorkerSignCount>;
@@ -34,11 +35,14 @@ inline bool& SignOf(WorkerSigns& signs, WorkerSign sign) {
 std::vector<std::string_view> NamesOf(const WorkerSigns& signs);
 
 // Where whoever asks the engines leaves the signs, and doors and metrics read them. What the
-// declaration alone shows (kReplayMissing) is added for every worker, asked or not.
+// declaration alone shows (kReplayMissing, kEventsIgnored) is added for every worker, asked or not.
+// Without events there is nothing wrong with their absence.
 //
 // Thread safety: thread-safe. Bound: the workers named in the last Keep, and those put since.
 class WorkerSignBoard {
  public:
+  explicit WorkerSignBoard(bool uses_events = true) : uses_events_(uses_events) {}
+
   // Found of this life of the worker; replaces what was found before.
   void Put(WorkerId id, Incarnation incarnation, const WorkerSigns& found);
   // Forgets everybody else.
@@ -51,6 +55,7 @@ class WorkerSignBoard {
     Incarnation incarnation{};
     WorkerSigns signs{};
   };
+  const bool uses_events_;
   mutable Mutex mu_;
   std::map<WorkerId, Found> found_ ABSL_GUARDED_BY(mu_);
 };

@@ -23,6 +23,7 @@ constexpr std::string_view kPartitionLabels = "model, routing_group";
 constexpr std::string_view kWithBookings = "With every booking and every report on one.";
 constexpr std::string_view kWorkersChange = "When workers come, change and go.";
 constexpr std::string_view kWithEvents = "With the cache events applied.";
+constexpr std::string_view kWithRouted = "With every booking, and when its time is over.";
 
 // clang-format off
 constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
@@ -449,6 +450,32 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = kPartitionLabels, .unit = "nodes", .weighting = kLevel, .origin = kOurs,
  .meaning = "Nodes of the index.",
  .moves = kWithEvents},
+{.metric = Metric::kOverlapSource, .name = "kvrouter_overlap_source", .type = kGauge,
+ .labels = "model, routing_group, source", .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "1 for where the partition knows from which blocks its workers hold: events, routing "
+            "(its own decisions, router_kv_events false) or none (load alone).",
+ .moves = "Never: settings decide it at start."},
+{.metric = Metric::kEventsIgnored, .name = "kvrouter_events_ignored_total", .type = kCounter,
+ .labels = kPartitionLabels, .unit = "events", .weighting = kEach, .origin = kOurs,
+ .meaning = "KV events that came though the partition does not go by events.",
+ .moves = "With every such event, e.g. through the indexer API."},
+{.metric = Metric::kRoutedBlocks, .name = "kvrouter_routed_blocks", .type = kGauge,
+ .labels = kPartitionLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Pairs of worker rank and block that count as held because a prompt was sent there "
+            "(router_kv_events false, or router_predicted_ttl_secs); none where decisions are not "
+            "remembered.",
+ .moves = kWithRouted},
+{.metric = Metric::kRoutedBytes, .name = "kvrouter_routed_blocks_bytes", .type = kGauge,
+ .labels = kPartitionLabels, .unit = "bytes", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Estimated memory of their times, with router_predicted_ttl_secs that of their index "
+            "too.",
+ .moves = kWithRouted},
+{.metric = Metric::kRoutedChanges, .name = "kvrouter_routed_block_changes_total",
+ .type = kCounter, .labels = "model, routing_group, change", .unit = "blocks",
+ .weighting = kEach, .origin = kOurs,
+ .meaning = "Such pairs that were stored, refreshed by another booking, expired, forgotten for "
+            "max_routed_blocks, or refused because a caller's hashes contradict what is known.",
+ .moves = kWithRouted},
 
 // ---- Event feeds ----
 {.metric = Metric::kFeedMessages, .name = "kvrouter_feed_messages_total", .type = kCounter,
@@ -546,7 +573,8 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .meaning = "1 while something makes the router blind or wrong about a worker that looks well: its engine "
             "is unreachable, has another block_size than declared, does not serve the declared "
             "model_name, has prefix_caching_off, is a silent_publisher (computed new blocks, but sent no "
-            "event for 10 s), or has no replay endpoint declared (replay_missing). All but the last "
+            "event for 10 s), or has no replay endpoint declared (replay_missing), or has event "
+            "endpoints though this router does not go by events (events_ignored). All but the last two "
             "need introspect_workers.",
  .moves = "When the engine was asked (introspect_period_ms) or its record changed."},
 

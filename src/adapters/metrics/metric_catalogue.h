@@ -105,6 +105,11 @@ enum class Metric : uint8_t {
   kIndexLowerTierForgotten,
   kIndexBytes,
   kIndexNodes,
+  kOverlapSource,
+  kEventsIgnored,
+  kRoutedBlocks,
+  kRoutedBytes,
+  kRoutedChanges,
   // Event feeds
   kFeedMessages,
   kFeedBatchesApplied,

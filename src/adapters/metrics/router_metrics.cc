@@ -124,6 +124,7 @@ std::string RouterMetrics::Text() const {
   ShowQueues(partitions, &out);
   ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);
+  ShowOverlapSources(partitions, &out);
   ShowFeeds(feed_totals, &out);
   ShowFeedStates(CurrentReports(from), &out);
   ShowDiscovery(from.discovery ? from.discovery() : DiscoveryFigures{}, &out);

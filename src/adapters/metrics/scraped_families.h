@@ -29,6 +29,8 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MonotonicTime
 void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
                        MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
+// Where overlaps come from, and what is remembered of decisions.
+void ShowOverlapSources(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 // Models: what waits for a worker, and what the workers of a model said of themselves.
 void ShowQueues(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 void ShowModels(const std::vector<WorkerSpec>& workers, MetricFamilies* out);

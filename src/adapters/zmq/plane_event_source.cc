@@ -32,6 +32,7 @@ class PlaneSocket {
               zmq::context_t* context, PlaneIntake* intake)
       : endpoint_(std::move(endpoint)),
         path_(path),
+        kv_events_(config.kv_events),
         intake_(intake),
         monitor_(*context, zmq::socket_type::pair),
         socket_(*context, zmq::socket_type::sub) {
@@ -45,14 +46,15 @@ class PlaneSocket {
     socket_.set(zmq::sockopt::tcp_keepalive, 1);
     socket_.set(zmq::sockopt::ipv6, endpoint_.find('[') != std::string::npos);
     if (config.brokers.empty()) {
-      socket_.set(zmq::sockopt::subscribe, kKvEventsTopic);
+      if (kv_events_) socket_.set(zmq::sockopt::subscribe, kKvEventsTopic);
       socket_.set(zmq::sockopt::subscribe, kKvMetricsTopic);
     } else {
       // As far as a prefix can tell; the rest of the scope is looked at message by message.
       socket_.set(zmq::sockopt::subscribe,
                   PlaneSubject({config.scope.dynamo_namespace, "", ""}, ""));
-      for (const std::string_view topic : {kKvEventsTopic, kKvMetricsTopic})
-        AddSubjects(config.scope, topic);
+      for (const std::string_view topic : {kKvEventsTopic, kKvMetricsTopic}) {
+        if (kv_events_ || topic != kKvEventsTopic) AddSubjects(config.scope, topic);
+      }
     }
     const std::string address = fmt::format("inproc://kvr-plane-monitor-{}", path);
     if (zmq_socket_monitor(socket_.handle(), address.c_str(),
@@ -139,10 +141,11 @@ class PlaneSocket {
 
   const std::string endpoint_;
   const uint32_t path_;
+  const bool kv_events_;
   PlaneIntake* const intake_;
   std::vector<std::string> subjects_;  // empty: every one of the namespace
   std::vector<std::string> leaves_;    // empty: no broker, subjects are bare topics
-  zmq::socket_t monitor_;  // outlives the socket, which may be writing to it
+  zmq::socket_t monitor_;              // outlives the socket, which may be writing to it
   zmq::socket_t socket_;
   std::array<zmq::message_t, 4> parts_;
   std::vector<std::string_view> frames_;

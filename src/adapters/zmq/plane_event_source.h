@@ -20,6 +20,7 @@ struct PlaneEventSourceConfig {
   std::vector<std::string> brokers;
   // What of the brokers' subjects is for us; an empty component or endpoint means all.
   PlaneScope scope;
+  bool kv_events = true;  // false: only what workers say of their loads
   // ZMQ's own reconnect, exponential between these two.
   std::chrono::milliseconds reconnect_min{100};
   std::chrono::milliseconds reconnect_max{5000};

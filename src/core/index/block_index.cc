@@ -8,6 +8,7 @@
 #include "core/index/overlap_walk.h"
 #include "core/index/target_dump.h"
 #include "core/index/target_save.h"
+#include "core/index/tier_hits.h"
 #include "core/index/tier_walk.h"
 
 namespace kvrouter {
@@ -172,6 +173,14 @@ void BlockIndex::FindOverlap(std::span<const LocalBlockHash> query, std::vector<
   }
   out->resize(matches);
   for (const auto& score : scores) by_slot[score.slot] = 0;
+}
+
+void BlockIndex::FindTierHits(std::span<const LocalBlockHash> query, StorageTier tier,
+                              std::vector<BlockRange>* hits) const {
+  hits->clear();
+  ReaderLock lock(mu_);
+  if (holdings_->HeldBlocks(tier) == 0) return;
+  kvrouter::FindTierHits(holdings_->tree(), holdings_->holders(), query, tier, hits);
 }
 
 TargetDumpCounts BlockIndex::DumpTarget(Target target, const EmitStored& emit,

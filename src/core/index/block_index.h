@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "kvrouter/events.h"
+#include "kvrouter/shared_cache.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
@@ -128,6 +129,10 @@ class BlockIndex {
   // more while no lower tier has any block.
   void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,
                    std::vector<LowerTierMatch>* lower) const;
+
+  // Replaces `hits`: the blocks of `query` that any target holds on `tier`.
+  void FindTierHits(std::span<const LocalBlockHash> query, StorageTier tier,
+                    std::vector<BlockRange>* hits) const;
 
   // What a target holds on one tier, as stored events that rebuild it: parents before children (but
   // a parent may be one of another tier), at most

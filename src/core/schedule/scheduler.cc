@@ -162,7 +162,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejecte
     ledger_.FindLivePrefixes(request.chain, table->live_blocks);
   }
   table->seen.resize(rows_.size());
-  const bool has_lower = !request.lower_overlaps.empty();
+  const bool has_lower = !request.lower_overlaps.empty() || !request.shared_hits.empty();
   table->lower.resize(has_lower ? rows_.size() : 0);
   const bool has_preferences = request.filter->has_preferences();
   table->taint_multipliers.resize(has_preferences ? rows_.size() : 0);
@@ -175,6 +175,8 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejecte
     double effective_blocks = device_blocks;
     if (has_lower) {
       table->lower[candidates] = overlap.LowerTiers(row.target);
+      table->lower[candidates].shared_blocks =
+          static_cast<uint32_t>(HitsBeyond(request.shared_hits, device_blocks));
       effective_blocks =
           EffectiveBlocks(device_blocks, table->lower[candidates], request.weights.cost);
     }

@@ -25,6 +25,7 @@
 #include "kvrouter/config.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/router.h"
+#include "kvrouter/shared_cache.h"
 #include "kvrouter/types.h"
 #include "kvrouter/worker.h"
 
@@ -48,6 +49,7 @@ struct ScheduleRequest {
   const OverloadThresholds* overload = nullptr;
   std::span<const OverlapMatch> overlaps;          // ascending target
   std::span<const LowerTierMatch> lower_overlaps;  // ascending target
+  std::span<const BlockRange> shared_hits = {};    // of the prompt in a shared cache
   std::span<const SequenceHash> chain;             // of the prompt's full blocks
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 1;
@@ -64,7 +66,7 @@ struct ScheduleRequest {
 struct CandidateTable {
   std::vector<SeenCandidate> seen;  // ascending target
   std::vector<double> costs;        // of seen[i]
-  // Of seen[i]; empty if the prompt has nothing on lower tiers.
+  // Of seen[i]; empty if the prompt has nothing on lower tiers or in a shared cache.
   std::vector<LowerTierOverlap> lower;
   std::vector<double> taint_multipliers;  // of seen[i]; empty if all are 1
   ScoreContext context;

@@ -95,6 +95,7 @@ double RoundedTokens(double tokens) {
       .device_overlap_blocks = context.stated_overlap_blocks.value_or(seen.device_overlap_blocks),
       .host_overlap_blocks = static_cast<double>(lower.host_blocks),
       .disk_overlap_blocks = static_cast<double>(lower.disk_blocks),
+      .shared_overlap_blocks = static_cast<double>(lower.shared_blocks),
       .active_prefill_tokens = seen.active_prefill_tokens(),
       .active_decode_blocks = static_cast<double>(seen.active_decode_blocks),
       .additional_decode_blocks = seen.additional_decode_blocks,

@@ -74,11 +74,12 @@ struct SeenCandidate {
 };
 static_assert(sizeof(SeenCandidate) == 32);
 
-// What lower tiers hold of a prompt for one candidate. Not part of SeenCandidate, since most prompts
-// have nothing there anywhere.
+// What lower tiers, and a shared cache, hold of a prompt for one candidate. Not part of
+// SeenCandidate, since most prompts have nothing there anywhere.
 struct LowerTierOverlap {
   uint32_t host_blocks = 0;
-  uint32_t disk_blocks = 0;  // disk and external
+  uint32_t disk_blocks = 0;    // disk and external
+  uint32_t shared_blocks = 0;  // in the shared cache, at the end of its device prefix or behind it
 };
 
 inline double EffectiveBlocks(double device_blocks, LowerTierOverlap lower,

@@ -98,6 +98,9 @@ constexpr SignMeaning kSigns[] = {
      "replay_endpoint of the worker, and in vLLM's --kv-events-config"},
     {"model_name", Severity::kWarning, "model_mismatch",
      "do not serve the model they were registered for", "model_name of the worker"},
+    {"events_ignored", Severity::kWarning, "events_ignored",
+     "have event endpoints, and this router does not go by events",
+     "router_kv_events, load_aware, router_kv_overlap_score_credit of the router"},
     {"unreachable", Severity::kWarning, "engine_unreachable",
      "do not answer /health when the daemon asks", "the engine; network policies"},
 };

@@ -280,12 +280,17 @@ TEST(OptionsTest, UnknownDynVariablesAreListedAndIgnored) {
 
 TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
   EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_REPLICA_SYNC", "4"}}),
-            "value '4' from environment DYN_ROUTER_REPLICA_SYNC: not implemented yet");
-  EXPECT_EQ(ErrorOf({"--router-replica-sync=4"}),
-            "flag '--router-replica-sync=4': not implemented yet");
+            "value '4' from environment DYN_ROUTER_REPLICA_SYNC: not supported: routers do not tell "
+            "each other of their bookings; send all requests of a model to one");
+  EXPECT_EQ(ErrorOf({}, {{"DYN_KV_MIGRATION", "4"}}),
+            "value '4' from environment DYN_KV_MIGRATION: not implemented yet");
+  EXPECT_THAT(ErrorOf({"--router-replica-sync=4"}),
+              HasSubstr("flag '--router-replica-sync=4': not supported: "));
   const ConfigOnDisk file("router_replica_sync: true\n");
   EXPECT_EQ(ErrorOf({"--config", file.path()}),
-            fmt::format("{}:1: key 'router_replica_sync': not implemented yet", file.path()));
+            fmt::format("{}:1: key 'router_replica_sync': not supported: routers do not tell each "
+                        "other of their bookings; send all requests of a model to one",
+                        file.path()));
   for (const UnimplementedSetting& setting : UnimplementedSettings()) {
     const std::string variable(setting.variable);
     EXPECT_THAT(ErrorOf({}, {{variable, "77"}}), HasSubstr(variable));
@@ -295,8 +300,9 @@ TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
     for (const Option& option : OptionTable())
       EXPECT_NE(option.environment, variable) << "implemented: its row has to go";
   }
-  EXPECT_THAT(ErrorOf({}, {{"DYN_USE_KV_EVENTS", "false"}}), HasSubstr("not implemented yet"));
-  EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_TTL_SECS", "120.0"}}), "");
+  EXPECT_THAT(ErrorOf({}, {{"DYN_ROUTER_PREFILL_LOAD_MODEL", "aic"}}),
+              HasSubstr("DYN_ROUTER_PREFILL_LOAD_MODEL: not supported: "));
+  EXPECT_THAT(ErrorOf({"--router-mode=random"}), HasSubstr("not supported: "));
   EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_QUEUE_POLICY", "FCFS"}}), "");
 }
 
@@ -381,7 +387,63 @@ TEST(OptionsTest, PolicyFilesThatSayNothingUsefulAreRefusedWithTheirPlace) {
   EXPECT_THAT(ErrorOf({"--router-policy-config", "/nowhere.yaml"}), HasSubstr("/nowhere.yaml"));
 }
 
-TEST(OptionsTest, WeightsThatNothingReadsYetAreNamedWhenTheyAreSet) {
+TEST(OptionsTest, OverlapSourcesAreSetUnderAllTheirNames) {
+  const auto source_of = [](const std::vector<std::string>& arguments,
+                            const std::map<std::string, std::string>& environment) {
+    const auto loaded = LoadOptions(arguments, environment);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->config.router.overlap_source : OverlapSourceConfig{};
+  };
+  EXPECT_TRUE(source_of({}, {}).use_kv_events);
+  EXPECT_FALSE(source_of({}, {{"DYN_USE_KV_EVENTS", "false"}}).use_kv_events);
+  EXPECT_FALSE(
+      source_of({}, {{"DYN_ROUTER_USE_KV_EVENTS", "0"}, {"DYN_USE_KV_EVENTS", "1"}}).use_kv_events)
+      << "the newer spelling is stronger";
+  EXPECT_FALSE(source_of({"--no-router-kv-events"}, {}).use_kv_events);
+  EXPECT_FALSE(source_of({"--no-kv-events"}, {}).use_kv_events);
+  const OverlapSourceConfig timed = source_of({"--router-ttl-secs=2.5"}, {});
+  EXPECT_EQ(timed.router_ttl, std::chrono::milliseconds(2500));
+  EXPECT_FALSE(timed.predicted_ttl.has_value());
+  EXPECT_EQ(source_of({}, {{"DYN_ROUTER_PREDICTED_TTL_SECS", "0.5"}}).predicted_ttl,
+            std::chrono::milliseconds(500));
+  EXPECT_EQ(source_of({"--shared-cache-type=external"}, {}).shared_cache_type,
+            SharedCacheType::kExternalTier);
+  EXPECT_THAT(ErrorOf({"--shared-cache-type=hicache"}), HasSubstr("not supported: "));
+  EXPECT_THAT(ErrorOf({"--router-ttl-secs=-1"}), HasSubstr("a number in 0..31536000"));
+  EXPECT_THAT(ErrorOf({"--router-predicted-ttl-secs=1", "--no-router-kv-events"}),
+              HasSubstr("router_predicted_ttl_secs must be none unless router_kv_events is true"));
+  EXPECT_THAT(ErrorOf({"--shared-cache-type=external", "--no-router-kv-events"}),
+              HasSubstr("shared_cache_type must be none unless router_kv_events is true"));
+}
+
+TEST(OptionsTest, LoadAwareSetsWhatUpstreamsPresetSets) {
+  const auto loaded = LoadOptions({"--router-kv-overlap-score-credit=2"},
+                                  {{"DYN_ROUTER_LOAD_AWARE", "true"},
+                                   {"DYN_ROUTER_PREDICTED_TTL_SECS", "3"},
+                                   {"DYN_ROUTER_TRACK_ACTIVE_BLOCKS", "false"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const RouterConfig& router = loaded->config.router;
+  EXPECT_EQ(OverlapSourceOf(router), OverlapSource::kNone);
+  EXPECT_EQ(router.scheduler.weights.overlap_score_credit, 0);
+  EXPECT_FALSE(router.overlap_source.use_kv_events);
+  EXPECT_FALSE(router.overlap_source.predicted_ttl.has_value());
+  EXPECT_TRUE(router.scheduler.track_active_blocks);
+  EXPECT_TRUE(router.scheduler.track_prefill_tokens);
+  EXPECT_FALSE(router.scheduler.assume_kv_reuse);
+  EXPECT_THAT(EffectiveConfigText(*loaded),
+              HasSubstr("# environment DYN_ROUTER_LOAD_AWARE (load-aware)"));
+}
+
+TEST(OptionsTest, WithoutEventsNothingIsSavedOrTakenOver) {
+  const auto loaded =
+      LoadOptions({"--no-router-kv-events", "--snapshot-path=/tmp/x", "--indexer-peers=h:1"}, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->without_effect, ElementsAre("snapshot_path", "indexer_peers"));
+  EXPECT_EQ(loaded->config.snapshot.path, "");
+  EXPECT_TRUE(loaded->config.peers.peers.empty());
+}
+
+TEST(OptionsTest, SettingsThatOthersMakeIdleAreNamed) {
   EXPECT_THAT(LoadOptions({}, {})->without_effect, ElementsAre());
   EXPECT_THAT(LoadOptions({"--router-host-cache-hit-weight=0.5", "--shared-cache-multiplier=0.5"},
                           {{"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT", "0"}})

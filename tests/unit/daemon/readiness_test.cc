@@ -55,6 +55,17 @@ TEST(ReadinessRuleTest, LaterRecoveryDoesNotTakeItOutOfService) {
   EXPECT_TRUE(rule.Evaluate({.schedulable_workers = 1, .recovery_done = false}, seconds(4)).ready);
 }
 
+TEST(ReadinessRuleTest, InitialWorkersAreWaitedForOnce) {
+  ReadinessRule rule(milliseconds(10'000), /*min_initial_workers=*/3);
+  const auto evaluate = [&](uint64_t workers) {
+    return rule.Evaluate({.schedulable_workers = workers, .recovery_done = true}, seconds(1));
+  };
+  EXPECT_EQ(evaluate(2).reason, "2 of 3 initial workers are schedulable");
+  EXPECT_TRUE(evaluate(3).ready);
+  EXPECT_TRUE(evaluate(1).ready) << "later on one is enough";
+  EXPECT_EQ(evaluate(0).reason, "no schedulable worker");
+}
+
 TEST(ReadinessRuleTest, StoppingBeatsEverything) {
   ReadinessRule rule(seconds(10));
   const Readiness readiness = rule.Evaluate(

@@ -56,5 +56,14 @@ TEST(WorkerSignBoardTest, MissingReplayIsSeenInTheRecordAlone) {
   EXPECT_THAT(NamesOf(board.Of(spec)), ElementsAre("prefix_caching_off"));
 }
 
+TEST(WorkerSignBoardTest, WithoutEventsEndpointsAreIgnoredAndTheirAbsenceIsNoSign) {
+  WorkerSignBoard board(/*uses_events=*/false);
+  WorkerSpec spec = AWorker(1);
+  board.Put(WorkerId{1}, Incarnation{1}, Only(WorkerSign::kSilentPublisher));
+  EXPECT_THAT(NamesOf(board.Of(spec)), IsEmpty());
+  spec.events[0] = {.live = "tcp://a:1", .replay = ""};
+  EXPECT_THAT(NamesOf(board.Of(spec)), ElementsAre("events_ignored"));
+}
+
 }  // namespace
 }  // namespace kvrouter
