@@ -24,7 +24,7 @@ class KeptCandidates : public CandidateSource {
     static_assert(sizeof(Kind) % alignof(SeenCandidate) == 0);
     static_assert(alignof(SeenCandidate) % alignof(LowerTierOverlap) == 0);
     static_assert(alignof(SeenCandidate) % alignof(double) == 0);
-    static_assert(sizeof(LowerTierOverlap) % alignof(double) == 0);
+    static_assert(alignof(double) % alignof(LowerTierOverlap) == 0);
     const size_t lower_bytes = table.lower.empty() ? 0 : count * sizeof(LowerTierOverlap);
     const size_t taint_bytes = table.taint_multipliers.empty() ? 0 : count * sizeof(double);
     const auto place =
@@ -34,18 +34,18 @@ class KeptCandidates : public CandidateSource {
     auto* const seen = reinterpret_cast<SeenCandidate*>(place.get() + sizeof(Kind));
     kept->seen_ = seen;
     for (size_t i = 0; i < count; ++i) ::new (seen + i) SeenCandidate(table.seen[number_of(i)]);
-    if (lower_bytes > 0) {
-      auto* const lower = reinterpret_cast<LowerTierOverlap*>(seen + count);
-      kept->lower_ = lower;
-      for (size_t i = 0; i < count; ++i)
-        ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
-    }
+    auto* const multipliers = reinterpret_cast<double*>(seen + count);
     if (taint_bytes > 0) {
-      auto* const multipliers =
-          reinterpret_cast<double*>(reinterpret_cast<std::byte*>(seen + count) + lower_bytes);
       kept->taint_multipliers_ = multipliers;
       for (size_t i = 0; i < count; ++i)
         ::new (multipliers + i) double(table.taint_multipliers[number_of(i)]);
+    }
+    if (lower_bytes > 0) {  // last: its size is no multiple of the others' alignment
+      auto* const lower = reinterpret_cast<LowerTierOverlap*>(
+          reinterpret_cast<std::byte*>(seen + count) + taint_bytes);
+      kept->lower_ = lower;
+      for (size_t i = 0; i < count; ++i)
+        ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
     }
     // The destructor is never called: there is nothing for it to do.
     return CandidateList(std::shared_ptr<const CandidateSource>(place, kept));
