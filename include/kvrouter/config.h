@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "kvrouter/admission.h"
+#include "kvrouter/plan.h"
+#include "kvrouter/session.h"
 
 namespace kvrouter {
 
@@ -99,6 +101,13 @@ struct RouterConfig {
   SchedulerConfig scheduler;
   OverlapSourceConfig overlap_source;
   DecisionDetail decision_detail = DecisionDetail::kFull;
+  SessionConfig sessions = {};
+  GateConfig gate = {};  // for partitions with prefill workers
+  MigrationConfig migration = {};
+  // A prefill leg that cannot be had fails the request, in place of serving it locally.
+  bool strict_disaggregation = false;
+  // What callers are told to grant the worker that blocks are pulled from.
+  std::chrono::milliseconds kv_source_timeout{10'000};  // > 0
   // Seed of the random generator for ties and sampling; each partition derives its own from it. 0
   // is as good as any.
   uint64_t random_seed = 0;

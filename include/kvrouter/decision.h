@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "kvrouter/config.h"
+#include "kvrouter/plan.h"
+#include "kvrouter/session.h"
 #include "kvrouter/types.h"
 #include "kvrouter/worker.h"
 
@@ -73,6 +75,15 @@ struct RoutingConstraints {
   friend bool operator==(const RoutingConstraints&, const RoutingConstraints&) = default;
 };
 
+// Which part of a request is asked for, or served.
+enum class RequestPhase : uint8_t {
+  kWhole,    // all of it; asked for: the gate may make two legs of it
+  kPrefill,  // computes the prompt for somebody else; on prefill workers
+  kDecode,   // generates from blocks that come from elsewhere; on all others
+};
+// E.g. "prefill".
+std::string_view RequestPhaseName(RequestPhase phase);
+
 struct RouteRequest {
   std::string request_id;  // for sinks and logs; uniqueness is the service's affair
   std::string model_name = "default";
@@ -103,6 +114,20 @@ struct RouteRequest {
   // False: decided at once, whoever waits and however busy the targets are; for advice that only
   // looks.
   bool may_wait = true;
+  // kWhole is served by a worker that decodes, never by a prefill worker alone.
+  RequestPhase phase = RequestPhase::kWhole;
+  // With a remote prefill: pick and book the decode target at once, not when the prefill leg has
+  // returned.
+  bool fixed_plan = false;
+  // kWhole: who computes the prompt if there is a prefill leg. (With phase kPrefill: `pinned`.)
+  std::optional<TargetSelector> pinned_prefill = {};
+  // kDecode: who computed the prompt. What that worker demands of the decode target's place holds.
+  std::optional<Target> prefilled_by = {};
+  // The blocks come from elsewhere already: none are to be pulled.
+  bool has_prefill_result = false;
+  // The target computes the prompt itself, whatever the gate would say. With kDecode: the prefill
+  // leg failed, and the decode target does all.
+  bool prefill_here = false;
 };
 
 // A booking on a target that the caller chose, e.g. from the answer to an earlier advice.
@@ -120,9 +145,13 @@ struct ReserveRequest {
 
 // ---- What is answered ----------------------------------------------------------------------------------------------
 
-// How the request is to be served. More plans (remote prefill, migrate) join with the gate and the
-// planner.
-enum class Plan : uint8_t { kLocal };
+// How the request is to be served, in legs (plan.h).
+enum class Plan : uint8_t {
+  kLocal,          // one leg
+  kRemotePrefill,  // a prefill worker computes the prompt, then another one decodes
+  kMigrate,        // the target pulls blocks from another worker first
+};
+inline constexpr int kPlanCount = 3;
 std::string_view PlanName(Plan plan);
 
 // Why this target. Every branch that changes the outcome has its own reason.
@@ -132,9 +161,16 @@ enum class DecisionReason : uint8_t {
   kSampled,        // temperature > 0: drawn from the softmax
   kOnlyCandidate,  // one eligible target
   kPinned,         // the caller named it
+  kSession,        // its session is bound there
+  kRendezvous,     // its session has no target yet, and every router would choose this one
 };
-inline constexpr int kDecisionReasonCount = 5;
+inline constexpr int kDecisionReasonCount = 7;
 std::string_view DecisionReasonName(DecisionReason reason);
+// Whether the costs chose; otherwise another policy would have chosen the same.
+inline bool IsByCost(DecisionReason reason) {
+  return reason != DecisionReason::kPinned && reason != DecisionReason::kSession &&
+         reason != DecisionReason::kRendezvous;
+}
 
 // One candidate's terms. All are in blocks (doubles: tiers weigh fractions); docs/routing.md#cost
 // has the formula.
@@ -229,6 +265,7 @@ struct CandidateSummary {
 
 // Why workers were no candidates, in counts.
 struct FilterCounts {
+  uint32_t other_role = 0;
   uint32_t not_allowed = 0;
   uint32_t excluded = 0;
   uint32_t draining = 0;
@@ -241,6 +278,7 @@ struct FilterCounts {
 
 // Why one target was no candidate: the first of these that speaks against it.
 enum class FilterReason : uint8_t {
+  kOtherRole,
   kNotPinned,
   kNotAllowed,
   kExcluded,
@@ -293,6 +331,12 @@ struct RouteDecision {
   DecisionReason reason = DecisionReason::kLowestCost;
   BookingId booking = kNoBooking;  // kNoBooking for advice
   bool booked = false;
+  RequestPhase leg = RequestPhase::kWhole;  // what the target does of the request
+  // Of a fixed plan: that of the decode target, named in planning->legs.
+  BookingId decode_booking = kNoBooking;
+  SessionPlacement session = {};
+  // Null: one leg, since there are no prefill workers and nothing to migrate by.
+  std::shared_ptr<const Planning> planning = nullptr;
 
   // The prompt, measured.
   uint64_t isl_tokens = 0;

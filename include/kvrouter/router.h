@@ -83,6 +83,34 @@ struct RoutedBlocksFigures {
   uint64_t refused_total = 0;    // whose names, given by a caller, contradict what is known
 };
 
+// Bindings of sessions in one pool of a partition.
+struct SessionFigures {
+  uint64_t sessions = 0;
+  uint64_t leases = 0;  // live bookings of bound sessions
+  uint64_t expired_total = 0;
+  uint64_t evicted_total = 0;      // idle ones that made room
+  uint64_t invalidated_total = 0;  // their target was no candidate any more, or failed
+  uint64_t refused_total = 0;      // requests without a binding for want of room
+};
+
+// What is known of sessions whose callers name none.
+struct DerivedSessionFigures {
+  uint64_t ends = 0;  // of prompts shorter than N
+  uint64_t aliases = 0;
+  uint64_t evicted_total = 0;  // of both, for room
+  uint64_t refused_total = 0;  // ends at a boundary with too many others
+  uint64_t hot = 0;
+  uint64_t turned_hot_total = 0;
+};
+
+// What the plans of all partitions remember.
+struct PlanningFigures {
+  uint64_t continuations = 0;  // sessions seen within the window
+  uint64_t continuations_evicted_total = 0;
+  uint64_t kv_homes = 0;
+  uint64_t kv_homes_evicted_total = 0;
+};
+
 struct PartitionSnapshot {
   std::string model_name;
   std::string routing_group;
@@ -104,6 +132,9 @@ struct PartitionSnapshot {
   uint64_t events_ignored_total = 0;          // came though the source is another one
   std::optional<RoutedBlocksFigures> routed;  // absent: decisions are not remembered
   std::vector<TargetLoad> loads;              // ascending target
+  SessionFigures decode_sessions = {};        // of all workers but prefill workers
+  SessionFigures prefill_sessions = {};
+  DerivedSessionFigures derived_sessions = {};
 };
 
 // What one target's load would be with one more request on it; nothing is booked.
@@ -196,7 +227,8 @@ class Router {
 
   // ---- Requests ----
 
-  // Decides, and books if request.book. Errors carry an ErrorReason: kInvalidRequest, kTooLarge,
+  // Decides, and books if request.book: with a remote prefill the prefill target, and the decode
+  // target besides if request.fixed_plan. Errors carry an ErrorReason: kInvalidRequest, kTooLarge,
   // kNoWorkers, kAllOverloaded, kPinned*, kUnknownPartition, kLimitReached, kQueueLimit. The
   // booking's id is in the decision; the caller owns it and must Finish it exactly once. With a
   // ticket: call Pump, for the request may be able to go already. What the request borrows is free
@@ -231,6 +263,10 @@ class Router {
   bool OutputBlock(BookingId booking, std::optional<double> decay_fraction, MonotonicTime now);
   bool KeepAlive(BookingId booking, MonotonicTime now);
   bool Finish(BookingId booking, MonotonicTime now);
+
+  // The target has failed the request of this booking: its session is bound there no longer. The
+  // booking stays. False: the booking has no session (any more).
+  bool DropSession(BookingId booking);
 
   // Whether the booking is live, without being a sign of life itself: how the service finds records
   // whose booking left with its worker. Cheap (one look-up); called for every live record every few
@@ -279,7 +315,8 @@ class Router {
   // change, the same if nothing differs. On an error nothing has changed: INVALID_ARGUMENT as
   // Validate; FAILED_PRECONDITION for a difference in anything but the weights (their credit may
   // not become or cease to be 0), the temperature, what is tracked besides output, whether reuse is
-  // assumed, the decision detail and the shadow policy.
+  // assumed, the gate (but for local continuations), migration, strict disaggregation, the decision
+  // detail and the shadow policy.
   absl::StatusOr<uint64_t> Reconfigure(const RouterConfig& config);
   uint64_t ConfigGeneration() const;
   std::shared_ptr<const RouterConfig> Config() const;  // in force; never null
@@ -287,6 +324,7 @@ class Router {
   // ---- Looking in. Snapshots; cost grows with the number of workers. ----
 
   std::vector<PartitionSnapshot> Snapshot() const;
+  PlanningFigures PlanningState() const;
   // How the partition's blocks are named; costs the look-up of its name only. Error:
   // kUnknownPartition.
   absl::StatusOr<BlockNaming> Naming(std::string_view model_name,

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "base/status_macros.h"
+#include "core/affinity/pin_choice.h"
+#include "core/plan/disagg_gate.h"
 #include "core/schedule/booking_id.h"
 #include "core/schedule/busy_thresholds.h"
 #include "core/schedule/outlier_ejection.h"
@@ -82,6 +84,27 @@ absl::Status ValidateSource(const RouterConfig& config) {
   return CheckCount("max_routed_blocks", source.max_routed_blocks, kMaxRoutedBlocksLimit);
 }
 
+absl::Status CheckAbove0(std::string_view field, double value) {
+  if (std::isfinite(value) && value > 0) return absl::OkStatus();
+  return OutOfRange(field, "finite and > 0", fmt::format("{}", value));
+}
+
+absl::Status ValidateSessions(const SessionConfig& sessions) {
+  constexpr int64_t kYearSeconds = 365 * 24 * 3600;
+  if (sessions.affinity_ttl &&
+      (sessions.affinity_ttl->count() < 1 || sessions.affinity_ttl->count() > kYearSeconds)) {
+    return OutOfRange("affinity_ttl", fmt::format("in 1..{} s", kYearSeconds),
+                      fmt::format("{} s", sessions.affinity_ttl->count()));
+  }
+  KVR_RETURN_IF_ERROR(Validate(sessions.soft_pin));
+  KVR_RETURN_IF_ERROR(
+      CheckCount("max_sessions", sessions.max_sessions, std::numeric_limits<uint32_t>::max()));
+  KVR_RETURN_IF_ERROR(CheckAbove0("hot_share_of_mean", sessions.hot_share_of_mean));
+  KVR_RETURN_IF_ERROR(CheckCount("hot_min_requests", sessions.hot_min_requests,
+                                 std::numeric_limits<uint32_t>::max()));
+  return CheckPeriod("hot_half_life", sessions.hot_half_life);
+}
+
 }  // namespace
 
 absl::Status Validate(const RouterConfig& config) {
@@ -103,6 +126,9 @@ absl::Status Validate(const RouterConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(scheduler.queue));
   KVR_RETURN_IF_ERROR(Validate(scheduler.outlier_ejection));
   KVR_RETURN_IF_ERROR(CheckCount("max_bookings", scheduler.max_bookings, kMaxBookingsLimit));
+  KVR_RETURN_IF_ERROR(ValidateSessions(config.sessions));
+  KVR_RETURN_IF_ERROR(Validate(config.gate));
+  KVR_RETURN_IF_ERROR(CheckPeriod("kv_source_timeout", config.kv_source_timeout));
   KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionsLimit));
   KVR_RETURN_IF_ERROR(
       CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max()));

@@ -7,6 +7,7 @@
 
 #include "core/index/block_index.h"
 #include "core/prompt.h"
+#include "core/request_course.h"
 #include "core/router_settings.h"
 #include "core/schedule/candidate_filter.h"
 #include "core/schedule/scheduler.h"
@@ -33,7 +34,8 @@ struct ParkedRequest final : WaitingRequest {
     schedule.lower_overlaps = lower_overlaps_;
   }
 
-  RouteRequest route;  // its prompt as hashes
+  RouteRequest route;           // its prompt as hashes
+  RequestCourse::State course;  // what was decided before it began to wait
   IdentifiedPrompt prompt;
   const std::shared_ptr<const RouterSettings::Version> settings;
 

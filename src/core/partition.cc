@@ -48,12 +48,13 @@ std::string ImageTokenText(const BlockNaming& naming) {
 }
 
 Scheduler::Options SchedulerOptions(const Partition::Identity& identity,
-                                    const SchedulerConfig& config) {
+                                    const SchedulerConfig& config, const SessionConfig& sessions) {
   return {.config = config,
           .partition = identity.number,
           .first_generation = identity.first_generation,
           .random_seed = identity.random_seed,
-          .model_name = identity.model_name};
+          .model_name = identity.model_name,
+          .sessions = sessions};
 }
 
 bool KeepsPredictions(const RouterConfig& config) {
@@ -130,7 +131,8 @@ Partition::Partition(Identity identity, const RouterConfig& config)
       index_({.max_lower_tier_blocks = config.max_lower_tier_blocks}),
       predictions_(KeepsPredictions(config) ? std::make_unique<BlockIndex>() : nullptr),
       routed_(MakeRouted(config, &index_, predictions_.get())),
-      scheduler_(SchedulerOptions(identity_, config.scheduler)) {}
+      scheduler_(SchedulerOptions(identity_, config.scheduler, config.sessions)),
+      sessions_(config.sessions) {}
 
 Partition::Member Partition::FindMember(WorkerId id) const {
   MutexLock lock(members_mu_);
@@ -295,7 +297,10 @@ PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
           .overlap_source = source_,
           .events_ignored_total = events_ignored_.load(std::memory_order_relaxed),
           .routed = routed,
-          .loads = std::move(load.loads)};
+          .loads = std::move(load.loads),
+          .decode_sessions = load.decode_sessions,
+          .prefill_sessions = load.prefill_sessions,
+          .derived_sessions = sessions_.Figures()};
 }
 
 }  // namespace kvrouter

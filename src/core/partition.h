@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "core/affinity/partition_sessions.h"
 #include "core/index/block_index.h"
 #include "core/index/routed_blocks.h"
 #include "core/schedule/scheduler.h"
@@ -60,6 +61,8 @@ class Partition {
   const BlockIndex& index() const { return index_; }
   Scheduler& scheduler() { return scheduler_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  PartitionSessions& sessions() { return sessions_; }
+  const PartitionSessions& sessions() const { return sessions_; }
 
   // ---- Workers (serialised by the caller) ----
 
@@ -76,6 +79,8 @@ class Partition {
   bool RemoveWorker(WorkerId id);
 
   size_t WorkerCount() const;
+  // Null if unknown.
+  std::shared_ptr<const WorkerSpec> FindWorker(WorkerId id) const { return FindMember(id).spec; }
 
   // ---- What targets hold ----
 
@@ -139,6 +144,7 @@ class Partition {
   const std::unique_ptr<BlockIndex> predictions_;  // null: none
   const std::unique_ptr<RoutedBlocks> routed_;  // feeds one of the two; null: bookings say nothing
   Scheduler scheduler_;
+  PartitionSessions sessions_;
   mutable Mutex members_mu_;
   absl::flat_hash_map<WorkerId, Member> members_ ABSL_GUARDED_BY(members_mu_);
 };

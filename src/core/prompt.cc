@@ -106,6 +106,10 @@ absl::Status ValidateRequest(const RouteRequest& request) {
   if (request.expected_output_tokens && *request.expected_output_tokens == 0) {
     return Invalid("expected_output_tokens must be > 0, got 0");
   }
+  if (request.session_id.size() > kMaxSessionIdBytes) {
+    return Invalid(fmt::format("session_id must have at most {} bytes, got {}", kMaxSessionIdBytes,
+                               request.session_id.size()));
+  }
   return Validate(request.constraints);
 }
 

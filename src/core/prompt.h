@@ -39,7 +39,8 @@ absl::StatusOr<IdentifiedPrompt> IdentifyPrompt(const RouteRequest& request,
                                                 const BlockNaming& naming, PromptBuffers* buffers,
                                                 PhaseTimer* timer);
 
-// What can be checked of a request without knowing its partition: overrides and expected output.
+// What can be checked of a request without knowing its partition: overrides, expected output, the
+// length of the session's id.
 absl::Status ValidateRequest(const RouteRequest& request);
 
 }  // namespace kvrouter

@@ -15,11 +15,14 @@
 #include "core/partition_directory.h"
 #include "core/phase_timer.h"
 #include "core/prompt.h"
+#include "core/request_course.h"
+#include "core/request_planner.h"
 #include "core/router_settings.h"
 #include "core/schedule/candidate_detail.h"
 #include "core/schedule/candidate_filter.h"
 #include "core/schedule/effective_weights.h"
 #include "core/schedule/shadow.h"
+#include "kvrouter/block_hash.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -124,13 +127,6 @@ void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
   DescribeCandidates(table, placement.index, settings.config.decision_detail, buffers, &decision);
 }
 
-QueueWish QueueWishOf(const RouteRequest& request) {
-  return {.policy_class = request.policy_class,
-          .strict_priority = request.strict_priority,
-          .priority_jump = request.priority_jump,
-          .deadline = request.deadline.value_or(MonotonicTime::max())};
-}
-
 // What the caller says is cached, in blocks; absent when it says nothing.
 absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& request,
                                                           const IdentifiedPrompt& prompt) {
@@ -142,6 +138,12 @@ absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& 
   }
   const uint64_t cached_tokens = prompt.isl_tokens - *request.effective_prefill_tokens;
   return std::optional<double>(static_cast<double>(cached_tokens) / prompt.block_size_tokens);
+}
+
+// Who reads the session of a request: the tables of bindings, the gate, the planner.
+bool WantsSessions(const RouterConfig& config) {
+  return config.sessions.affinity_ttl || config.gate.length.local_continuations ||
+         config.migration.mode != MigrationMode::kOff;
 }
 
 RouterConfig Checked(RouterConfig config) {
@@ -160,6 +162,7 @@ struct Router::Impl {
         sink(decision_sink),
         phases(phase_observer),
         recorder(decision_recorder),
+        planner(checked_config),
         directory(checked_config),
         external_tier(&directory),
         shared_cache(SharedCacheOf(checked_config, shared)) {}
@@ -196,6 +199,30 @@ struct Router::Impl {
                                  model_name, routing_group));
   }
 
+  // None if nobody would want to know.
+  static SessionIdentifier::Identity IdentifySession(const RouterConfig& config,
+                                                     const RouteRequest& request,
+                                                     const IdentifiedPrompt& prompt,
+                                                     Partition* partition, MonotonicTime now) {
+    if (!WantsSessions(config)) return {};
+    PartitionSessions::Request named{
+        .caller_id = request.session_id,
+        .prompt = {.chain = prompt.sequence_hashes,
+                   .isl_tokens = prompt.isl_tokens,
+                   .naming = {.block_size_tokens = prompt.block_size_tokens,
+                              .is_eagle = prompt.is_eagle,
+                              .image_token_id = prompt.image_token_id},
+                   .block_seed = BlockSeed(
+                       {.lora_name = request.lora_name, .cache_salt = request.cache_salt})},
+        .targets = partition->scheduler().OpenTargets(TargetPool::kDecode),
+        .book = request.book};
+    if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt)) {
+      named.prompt.token_ids = tokens->token_ids;
+      named.prompt.multimodal = tokens->multimodal;
+    }
+    return partition->sessions().Identify(named, now);
+  }
+
   // The blocks by which the ledger knows the prompt: none when it does not count blocks.
   static std::span<const SequenceHash> LedgerChain(const RouterConfig& config,
                                                    const IdentifiedPrompt& prompt) {
@@ -217,8 +244,7 @@ struct Router::Impl {
   // What another policy would have chosen from the same table, where there was something to choose.
   void TryShadow(const RouteRequest& request, const RouterConfig& config,
                  const Placement& placement, Scratch* scratch, RouteDecision* decision) {
-    if (!config.shadow || placement.reason == DecisionReason::kPinned ||
-        scratch->candidates.seen.size() < 2)
+    if (!config.shadow || !IsByCost(placement.reason) || scratch->candidates.seen.size() < 2)
       return;
     const uint64_t number = shadow_number.fetch_add(1, std::memory_order_relaxed);
     decision->shadow =
@@ -243,6 +269,7 @@ struct Router::Impl {
   // What became of a released request; `scratch` has its candidates.
   absl::StatusOr<RouteDecision> DecisionOf(const Scheduler::Released& released,
                                            const absl::StatusOr<Placement>& placement,
+                                           Partition* partition, MonotonicTime now,
                                            Scratch* scratch);
 
   RouterSettings settings;
@@ -250,6 +277,7 @@ struct Router::Impl {
   PhaseObserver* const phases;
   DecisionRecorder* const recorder;
   std::atomic<uint64_t> shadow_number{0};
+  RequestPlanner planner;
   PartitionDirectory directory;
   const ExternalTierCache external_tier;
   const SharedCacheView* const shared_cache;  // null: none
@@ -274,8 +302,9 @@ void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Res
       released->placement.emplace(
           partition->scheduler().PickAndBook(parked.schedule, &scratch->candidates, now));
     }
-    resolved->push_back({.ticket = released->ticket,
-                         .decision = DecisionOf(*released, *released->placement, scratch.get())});
+    resolved->push_back(
+        {.ticket = released->ticket,
+         .decision = DecisionOf(*released, *released->placement, partition, now, scratch.get())});
     if (const auto& decision = resolved->back().decision; decision.ok() && decision->booked)
       Remember(partition, *decision, parked.prompt, now);
   }
@@ -284,6 +313,7 @@ void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Res
 // By the weights that were in force when it began to wait.
 absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released& released,
                                                        const absl::StatusOr<Placement>& placement,
+                                                       Partition* partition, MonotonicTime now,
                                                        Scratch* scratch) {
   KVR_RETURN_IF_ERROR(placement.status());
   const auto& parked = static_cast<const ParkedRequest&>(*released.request);
@@ -291,6 +321,17 @@ absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released
   Describe(parked.prompt, scratch->candidates, *placement, *parked.settings, &scratch->detail,
            &*decision);
   decision->waited = released.waited;
+  RequestCourse({.request = parked.route,
+                 .prompt = parked.prompt,
+                 .partition = partition,
+                 .planner = &planner,
+                 .config = parked.settings->config,
+                 .overlaps = parked.schedule.overlaps,
+                 .lower_overlaps = parked.schedule.lower_overlaps,
+                 .chain = parked.schedule.chain,
+                 .now = now},
+                parked.course)
+      .Describe(*placement, &*decision);
   TryShadow(parked.route, parked.settings->config, *placement, scratch, &*decision);
   Report(parked.route, *decision, parked.prompt, scratch->candidates);
   return decision;
@@ -331,27 +372,27 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   const auto shared_hits = impl_->FindShared(request, prompt, weights, &scratch->shared_hits);
   timer.End(DecisionPhase::kFindMatches);
-  // eligible
-  const CandidateFilter eligible(request);
-  // wait, or score and book: one critical section
-  const QueueWish queue = QueueWishOf(request);
-  const ScheduleRequest to_schedule{.filter = &eligible,
-                                    .queue = request.may_wait ? &queue : nullptr,
-                                    .weights = weights,
-                                    .overload = &config.scheduler.overload,
-                                    .overlaps = scratch->overlaps,
-                                    .lower_overlaps = scratch->lower_overlaps,
-                                    .shared_hits = shared_hits,
-                                    .chain = Impl::LedgerChain(config, prompt),
-                                    .isl_tokens = prompt.isl_tokens,
-                                    .block_size_tokens = prompt.block_size_tokens,
-                                    .book = request.book,
-                                    .list_filtered = Impl::ListsFiltered(config),
-                                    .expected_output_tokens = request.expected_output_tokens};
-  KVR_ASSIGN_OR_RETURN(const Placement placement,
-                       partition->scheduler().PickAndBook(to_schedule, &scratch->candidates, now));
+  // affinity
+  const SessionIdentifier::Identity session =
+      Impl::IdentifySession(config, request, prompt, partition.get(), now);
+  // eligible, gate, score and book: each pick and its booking are one critical section
+  RequestCourse course({.request = request,
+                        .prompt = prompt,
+                        .partition = partition.get(),
+                        .planner = &impl_->planner,
+                        .config = config,
+                        .overlaps = scratch->overlaps,
+                        .lower_overlaps = scratch->lower_overlaps,
+                        .shared_hits = shared_hits,
+                        .chain = Impl::LedgerChain(config, prompt),
+                        .list_filtered = Impl::ListsFiltered(config),
+                        .now = now},
+                       session);
+  KVR_ASSIGN_OR_RETURN(const Placement placement, course.Place(&scratch->candidates));
   if (placement.must_wait) {
-    auto parked = std::make_shared<ParkedRequest>(request, prompt, eligible, to_schedule, settings);
+    auto parked = std::make_shared<ParkedRequest>(request, prompt, course.filter(),
+                                                  course.scheduled(), settings);
+    parked->course = course.state();
     KVR_ASSIGN_OR_RETURN(const TicketId ticket,
                          partition->scheduler().Park(*placement.must_wait, std::move(parked), now));
     return ticket;
@@ -361,6 +402,8 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
   auto& decision = std::get<RouteDecision>(*submission);
   Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  // migrate, legs
+  course.Describe(placement, &decision);
   impl_->TryShadow(request, config, placement, scratch.operator->(), &decision);
   if (decision.booked) Impl::Remember(partition.get(), decision, prompt, now);
   timer.Finish();
@@ -384,29 +427,39 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   const CandidateFilter only_target(request.target);
   const auto settings = impl_->settings.Current();
   const RouterConfig& config = settings->config;
+  // Whoever names the target knows what it is for.
+  const auto worker = partition->FindWorker(request.target.worker);
+  const TargetPool pool = PoolOf(worker ? worker->role : WorkerRole::kAggregated);
+  const SessionIdentifier::Identity session =
+      Impl::IdentifySession(config, route, prompt, partition.get(), now);
   EffectiveWeights weights = ResolveWeights(config.scheduler, route.overrides);
   if (request.effective_prefill_tokens) weights.track_prefill_tokens = true;
   if (request.track_prefill_tokens) weights.track_prefill_tokens = *request.track_prefill_tokens;
   const auto shared_hits = impl_->FindShared(route, prompt, weights, &scratch->shared_hits);
   KVR_ASSIGN_OR_RETURN(
       const Placement placement,
-      partition->scheduler().PickAndBook({.filter = &only_target,
-                                          .weights = weights,
-                                          .overload = &config.scheduler.overload,
-                                          .overlaps = scratch->overlaps,
-                                          .lower_overlaps = scratch->lower_overlaps,
-                                          .shared_hits = shared_hits,
-                                          .chain = Impl::LedgerChain(config, prompt),
-                                          .isl_tokens = prompt.isl_tokens,
-                                          .block_size_tokens = prompt.block_size_tokens,
-                                          .book = true,
-                                          .list_filtered = Impl::ListsFiltered(config),
-                                          .expected_output_tokens = route.expected_output_tokens,
-                                          .stated_overlap_blocks = stated_overlap_blocks},
-                                         &scratch->candidates, now));
+      partition->scheduler().PickAndBook(
+          {.filter = &only_target,
+           .weights = weights,
+           .overload = &config.scheduler.overload,
+           .overlaps = scratch->overlaps,
+           .lower_overlaps = scratch->lower_overlaps,
+           .shared_hits = shared_hits,
+           .chain = Impl::LedgerChain(config, prompt),
+           .isl_tokens = prompt.isl_tokens,
+           .block_size_tokens = prompt.block_size_tokens,
+           .pool = pool,
+           .book = true,
+           .list_filtered = Impl::ListsFiltered(config),
+           .expected_output_tokens = route.expected_output_tokens,
+           .session = {.key = session.key, .pins = session.Pins(), .pinned_by_caller = true},
+           .stated_overlap_blocks = stated_overlap_blocks},
+          &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
   Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  decision.session = DescribeSession(session, placement);
+  if (decision.role == WorkerRole::kPrefill) decision.leg = RequestPhase::kPrefill;
   Impl::Remember(partition.get(), decision, prompt, now);
   timer.Finish();
   impl_->Report(route, decision, prompt, scratch->candidates);
@@ -459,9 +512,14 @@ bool Router::KeepAlive(BookingId booking, MonotonicTime now) {
   return partition && partition->scheduler().KeepAlive(booking, now);
 }
 
-bool Router::Finish(BookingId booking, MonotonicTime) {
+bool Router::Finish(BookingId booking, MonotonicTime now) {
   const auto partition = impl_->directory.OfBooking(booking);
-  return partition && partition->scheduler().Finish(booking);
+  return partition && partition->scheduler().Finish(booking, now);
+}
+
+bool Router::DropSession(BookingId booking) {
+  const auto partition = impl_->directory.OfBooking(booking);
+  return partition && partition->scheduler().DropSession(booking);
 }
 
 bool Router::IsLive(BookingId booking) const {
@@ -502,6 +560,17 @@ std::vector<PartitionSnapshot> Router::Snapshot() const {
   for (const auto& partition : impl_->directory.All())
     snapshots.push_back(partition->Snapshot(config->scheduler));
   return snapshots;
+}
+
+PlanningFigures Router::PlanningState() const {
+  const RequestPlanner::Figures planner = impl_->planner.GetFigures();
+  PlanningFigures figures{.continuations = planner.continuations,
+                          .continuations_evicted_total = planner.continuations_evicted_total};
+  for (const auto& partition : impl_->directory.All()) {
+    figures.kv_homes += partition->sessions().Homes();
+    figures.kv_homes_evicted_total += partition->sessions().HomesEvictedTotal();
+  }
+  return figures;
 }
 
 absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteRequest& request) const {

@@ -1,5 +1,6 @@
 #include "core/router_settings.h"
 
+#include <chrono>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -17,6 +18,14 @@ void TakeChangeable(const RouterConfig& from, RouterConfig* to) {
   to->scheduler.track_prefill_tokens = from.scheduler.track_prefill_tokens;
   to->scheduler.overload = from.scheduler.overload;
   to->decision_detail = from.decision_detail;
+  const bool local_continuations = to->gate.length.local_continuations;  // has a memory
+  const std::chrono::seconds window = to->gate.length.continuation_window;
+  to->gate = from.gate;
+  to->gate.length.local_continuations = local_continuations;
+  to->gate.length.continuation_window = window;
+  to->migration = from.migration;
+  to->strict_disaggregation = from.strict_disaggregation;
+  to->kv_source_timeout = from.kv_source_timeout;
   to->shadow = from.shadow;
 }
 
@@ -36,7 +45,8 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config) {
   if (same_elsewhere != config) {
     return Refused(
         "only weights, temperature, what is tracked besides output, kv reuse, overload thresholds, "
-        "decision detail and the shadow policy can change while the router runs");
+        "the gate, migration, decision detail and the shadow policy can change while the router "
+        "runs");
   }
   // Without credit no overlap is looked for: another index.
   const double credit = before->config.scheduler.weights.overlap_score_credit;

@@ -20,6 +20,13 @@ bool Same(const v1::Target& a, const v1::Target& b) {
   return a.worker_id() == b.worker_id() && a.dp_rank() == b.dp_rank();
 }
 
+// An enumeration's value as a word.
+std::string Word(std::string name, std::string_view prefix) {
+  if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name;
+}
+
 std::string AgeText(double seconds) {
   if (seconds < 120) return fmt::format("{} s", Number(seconds, 1));
   if (seconds < 7200) return fmt::format("{} min", Number(seconds / 60, 1));
@@ -40,6 +47,10 @@ std::string WhyText(const v1::RouteResponse& r) {
       return "it was the only candidate";
     case v1::DECISION_REASON_PINNED:
       return "the caller pinned it";
+    case v1::DECISION_REASON_SESSION:
+      return "its session is bound there";
+    case v1::DECISION_REASON_RENDEZVOUS:
+      return "every router would choose it for this session";
     default:
       return "for a reason this kvrouterctl does not know";
   }
@@ -102,6 +113,8 @@ std::string CandidatesText(const v1::RouteResponse& r) {
 
 std::string_view FilterText(v1::FilterReason reason) {
   switch (reason) {
+    case v1::FILTER_REASON_OTHER_ROLE:
+      return "its role";
     case v1::FILTER_REASON_NOT_PINNED:
       return "another one is pinned";
     case v1::FILTER_REASON_NOT_ALLOWED:
@@ -127,13 +140,14 @@ std::string FilteredText(const v1::RouteResponse& r) {
   const v1::FilterCounts& counts = r.filtered();
   const uint64_t total = uint64_t{counts.not_pinned()} + counts.not_allowed() + counts.excluded() +
                          counts.draining() + counts.overloaded() + counts.taints() +
-                         counts.no_lora_replica() + counts.ejected();
+                         counts.no_lora_replica() + counts.ejected() + counts.other_role();
   if (total == 0) return "\nNobody was filtered out.\n";
   const std::pair<uint32_t, std::string_view> reasons[] = {
       {counts.not_pinned(), "not pinned"},  {counts.not_allowed(), "not allowed"},
       {counts.excluded(), "excluded"},      {counts.draining(), "draining"},
       {counts.taints(), "without a taint"}, {counts.no_lora_replica(), "without the adapter"},
-      {counts.overloaded(), "overloaded"},  {counts.ejected(), "ejected"}};
+      {counts.overloaded(), "overloaded"},  {counts.ejected(), "ejected"},
+      {counts.other_role(), "of another role"}};
   std::string list;
   for (const auto& [count, name] : reasons) {
     if (count > 0) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, name);
@@ -151,6 +165,29 @@ std::string FilteredText(const v1::RouteResponse& r) {
   return text;
 }
 
+// Session, gate, migration and legs, a line each where there is one.
+std::string PlanLines(const v1::RouteResponse& r) {
+  std::string text;
+  if (r.has_session()) {
+    text += fmt::format(
+        "Session: {} ({}), {}.\n",
+        r.session().derived_name().empty() ? "named by the caller" : r.session().derived_name(),
+        r.session().source(), r.session().outcome());
+  }
+  if (r.has_gate()) text += fmt::format("Gate: {}.\n", r.gate().text());
+  if (!r.prefill_refused().empty())
+    text += fmt::format("No prefill leg all the same: {}.\n", r.prefill_refused());
+  if (r.has_migration()) text += fmt::format("Migration: {}.\n", r.migration().text());
+  if (r.legs_size() < 2) return text;
+  text += "Legs:";
+  for (const v1::Leg& leg : r.legs()) {
+    text += fmt::format("{} {} on {}", &leg == &r.legs(0) ? "" : ",",
+                        Word(v1::LegKind_Name(leg.kind()), "LEG_KIND_"),
+                        leg.has_target() ? TargetText(leg.target()) : "a target still to pick");
+  }
+  return text + ".\n";
+}
+
 }  // namespace
 
 std::string ExplainText(const v1::ExplainResponse& response) {
@@ -160,7 +197,7 @@ std::string ExplainText(const v1::ExplainResponse& response) {
                   r.target().worker_id(), r.target().dp_rank(), r.address(), WhyText(r));
   text += fmt::format("Decided {} ago; its booking {}.\n", AgeText(response.age_seconds()),
                       response.live() ? "is live" : "has ended");
-  return text + CacheText(r) + "\n" + CandidatesText(r) + FilteredText(r);
+  return text + CacheText(r) + PlanLines(r) + "\n" + CandidatesText(r) + FilteredText(r);
 }
 
 }  // namespace kvrouter::ctl

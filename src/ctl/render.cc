@@ -224,7 +224,8 @@ Json FilterCountsJson(const v1::FilterCounts& counts) {
           {"overloaded", counts.overloaded()},
           {"taints", counts.taints()},
           {"no_lora_replica", counts.no_lora_replica()},
-          {"ejected", counts.ejected()}};
+          {"ejected", counts.ejected()},
+          {"other_role", counts.other_role()}};
 }
 
 Json OmittedJson(const v1::CandidateSummary& omitted) {
@@ -245,6 +246,52 @@ Json WeightsJson(const v1::DecisionWeights& weights) {
           {"track_prefill_tokens", weights.track_prefill_tokens()},
           {"assume_kv_reuse", weights.assume_kv_reuse()},
           {"least_active_prefill_tokens", weights.least_active_prefill_tokens()}};
+}
+
+Json LegJson(const v1::Leg& leg) {
+  Json json = {{"kind", EnumText(v1::LegKind_Name(leg.kind()), "LEG_KIND_")},
+               {"request_id", leg.request_id()},
+               {"kv_migration_source", leg.kv_migration_source()},
+               {"fallback", EnumText(v1::LegFallback_Name(leg.fallback()), "LEG_FALLBACK_")}};
+  if (leg.has_target()) {
+    json["target"] = TargetJson(leg.target());
+    json["incarnation"] = leg.incarnation();
+    json["address"] = leg.address();
+  }
+  if (leg.has_max_tokens()) json["max_tokens"] = leg.max_tokens();
+  if (leg.has_timeout_ms()) json["timeout_ms"] = leg.timeout_ms();
+  return json;
+}
+
+void AddPlan(const v1::RouteResponse& r, Json* json) {
+  (*json)["phase"] = EnumText(v1::Phase_Name(r.phase()), "PHASE_");
+  if (r.has_session()) {
+    (*json)["session"] = {{"key", r.session().key()},
+                          {"source", r.session().source()},
+                          {"outcome", r.session().outcome()},
+                          {"derived_name", r.session().derived_name()}};
+  }
+  if (r.has_gate()) {
+    (*json)["gate"] = {{"remote", r.gate().remote()},
+                       {"rule", r.gate().rule()},
+                       {"input_missing", r.gate().input_missing()},
+                       {"text", r.gate().text()}};
+  }
+  if (!r.prefill_refused().empty()) (*json)["prefill_refused"] = r.prefill_refused();
+  if (r.has_migration()) {
+    Json migration = {{"outcome", r.migration().outcome()},
+                      {"migrate", r.migration().migrate()},
+                      {"migratable_tokens", r.migration().migratable_tokens()},
+                      {"target_tokens", r.migration().target_tokens()},
+                      {"text", r.migration().text()}};
+    if (r.migration().has_source()) migration["source"] = TargetJson(r.migration().source());
+    (*json)["migration"] = std::move(migration);
+  }
+  if (r.legs().empty()) return;
+  Json legs = Json::array();
+  for (const v1::Leg& leg : r.legs()) legs.push_back(LegJson(leg));
+  (*json)["legs"] = std::move(legs);
+  (*json)["lease_ms"] = r.lease_ms();
 }
 
 Json DecisionJson(const v1::RouteResponse& r) {
@@ -278,6 +325,7 @@ Json DecisionJson(const v1::RouteResponse& r) {
   json["filtered"] = FilterCountsJson(r.filtered());
   json["filtered_targets"] = FilteredJson(r);
   if (r.has_omitted()) json["omitted"] = OmittedJson(r.omitted());
+  AddPlan(r, &json);
   json["candidates"] = std::move(candidates);
   return json;
 }

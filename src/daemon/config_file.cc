@@ -68,6 +68,13 @@ absl::StatusOr<WorkerRole> ParseRole(const YAML::Node& node, const Place& place)
   return place.Error(fmt::format("role: bad value '{}': want aggregated, prefill or decode", text));
 }
 
+absl::StatusOr<KvRole> ParseKvRole(const YAML::Node& node, const Place& place) {
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  if (const auto role = KvRoleOf(text)) return *role;
+  return place.Error(
+      fmt::format("kv_role: bad value '{}': want none, producer, consumer or both", text));
+}
+
 // Endpoints of one kind: either one base for all ranks or a map by rank.
 struct EndpointKeys {
   const char* base;
@@ -191,6 +198,8 @@ const std::vector<std::string>& WorkerKeys() {
                                                                "dp_start_rank",
                                                                "dp_size",
                                                                "role",
+                                                               "kv_role",
+                                                               "engine_version",
                                                                "total_kv_blocks",
                                                                "max_num_batched_tokens",
                                                                "is_eagle",
@@ -265,6 +274,11 @@ absl::StatusOr<WorkerSpec> ParseWorker(const YAML::Node& node, const std::string
   KVR_RETURN_IF_ERROR(text("kv_transfer_domain", &spec.topology.kv_transfer_domain));
   KVR_RETURN_IF_ERROR(text("kv_transfer_enforcement", &spec.topology.kv_transfer_enforcement));
   KVR_RETURN_IF_ERROR(ParseLabels(node, file, &spec));
+  if (node["kv_role"]) {
+    KVR_ASSIGN_OR_RETURN(spec.kv_role,
+                         ParseKvRole(node["kv_role"], Place{file, LineOf(node["kv_role"])}));
+  }
+  KVR_RETURN_IF_ERROR(text("engine_version", &spec.engine_version));
   for (const EndpointKeys& keys : kEndpointKeys)
     KVR_RETURN_IF_ERROR(ParseEndpoints(node, keys, place, &spec));
   return spec;
@@ -435,6 +449,10 @@ std::string WorkersYaml(const std::vector<WorkerSpec>& workers) {
     out += fmt::format("    is_eagle: {}\n", spec.is_eagle);
     if (spec.image_token_id) out += fmt::format("    image_token_id: {}\n", *spec.image_token_id);
     out += LabelsYaml(spec);
+    if (spec.kv_role != KvRole::kNone)
+      out += fmt::format("    kv_role: {}\n", KvRoleName(spec.kv_role));
+    if (!spec.engine_version.empty())
+      out += fmt::format("    engine_version: {}\n", YamlScalar(spec.engine_version));
     for (const EndpointKeys& keys : kEndpointKeys) {
       std::string entries;
       for (const auto& [rank, endpoints] : spec.events) {

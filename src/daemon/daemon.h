@@ -28,6 +28,7 @@
 #include "daemon/config_reload.h"
 #include "daemon/daemon_config.h"
 #include "daemon/event_plane.h"
+#include "daemon/plan_log.h"
 #include "daemon/readiness.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
@@ -92,6 +93,7 @@ class Daemon {
   ConfigReloader* const reloader_;
   RouterMetrics metrics_;
   DecisionLog decision_log_;
+  PlanLog plan_log_;
   Router router_;
   RoutingService service_;
   WorkerRegistry workers_;

@@ -58,6 +58,8 @@ struct DaemonConfig {
   std::string shadow_policy;
   // How often the config file is looked at; 0: read again at SIGHUP only.
   std::chrono::milliseconds config_poll{1000};
+  // What router_conditional_disagg_config says, as text; LoadOptions puts it into `router`.
+  std::string conditional_disagg_json;
 
   SnapshotConfig snapshot;
   PeerDumpsConfig peers;

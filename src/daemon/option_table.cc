@@ -214,6 +214,106 @@ Option Secret(std::string name, std::string environment, Field field, std::strin
   return option;
 }
 
+// A number that may be left out, by "none": whole ones, and durations in the unit of their type.
+template <typename Field>
+Option OptionalWhole(std::string name, std::string environment, Field field, uint64_t min,
+                     uint64_t max, std::string help) {
+  using Value =
+      typename std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>::value_type;
+  std::string range = fmt::format("none, or a whole number in {}..{}", min, max);
+  const auto set = [field, min, max, range](std::string_view text,
+                                            DaemonConfig* config) -> absl::Status {
+    if (Lower(text) == "none") {
+      field(*config) = std::nullopt;
+      return absl::OkStatus();
+    }
+    uint64_t value = 0;
+    if (!ParseNumber(text, &value) || value < min || value > max) return Want(range);
+    if constexpr (std::is_integral_v<Value>) {
+      field(*config) = static_cast<Value>(value);
+    } else {
+      field(*config) = Value(static_cast<typename Value::rep>(value));
+    }
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    const auto& value = field(copy);
+    if (!value) return std::string("none");
+    if constexpr (std::is_integral_v<Value>) {
+      return fmt::format("{}", *value);
+    } else {
+      return fmt::format("{}", value->count());
+    }
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+// One of a few words; `aliases` mean one of them, too. Any case.
+template <typename Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+template <typename Value, typename Field>
+Option OneOf(std::string name, std::string environment, Field field,
+             std::vector<Choice<Value>> choices, std::vector<Choice<Value>> aliases,
+             std::string help) {
+  std::string range;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    range += i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ";
+    range += choices[i].name;
+  }
+  const auto set = [field, choices, aliases, range](std::string_view text,
+                                                    DaemonConfig* config) -> absl::Status {
+    const std::string wanted = Lower(text);
+    for (const auto& list : {choices, aliases}) {
+      for (const Choice<Value>& choice : list) {
+        if (wanted != choice.name) continue;
+        field(*config) = choice.value;
+        return absl::OkStatus();
+      }
+    }
+    return Want(range);
+  };
+  const auto get = [field, choices](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    for (const Choice<Value>& choice : choices)
+      if (choice.value == field(copy)) return std::string(choice.name);
+    return std::string();
+  };
+  return {
+      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
+}
+
+// A share that may be left out.
+template <typename Field>
+Option OptionalShare(std::string name, std::string environment, Field field, std::string help) {
+  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
+    if (Lower(text) == "none") {
+      field(*config) = std::nullopt;
+      return absl::OkStatus();
+    }
+    double value = 0;
+    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0)
+      return Want("none, or a finite number >= 0");
+    field(*config) = value;
+    return absl::OkStatus();
+  };
+  const auto get = [field](const DaemonConfig& config) {
+    DaemonConfig copy = config;
+    return field(copy) ? fmt::format("{}", *field(copy)) : std::string("none");
+  };
+  return {std::move(name),
+          std::move(environment),
+          std::move(help),
+          "none, or a finite number >= 0",
+          false,
+          set,
+          get};
+}
+
 Option DecisionDetailOption() {
   return {"decision-detail",
           "KVROUTER_DECISION_DETAIL",
@@ -571,6 +671,131 @@ void AddOverlapSources(std::vector<Option>* table) {
                     "and for at least one."));
 }
 
+void AddSessions(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(OptionalWhole("router-session-affinity-ttl-secs",
+                            "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS",
+                            FIELD(router.sessions.affinity_ttl), 1, kYearSeconds,
+                            "A session stays on its target until it has been idle for this long, "
+                            "in s; none: sessions are not bound."));
+  t.push_back(Whole("session-from-prefix-tokens", "DYN_SESSION_FROM_PREFIX_TOKENS",
+                    FIELD(router.sessions.prefix_tokens), 0, kMaxU32,
+                    "Requests whose caller names no session are told apart by their first so many "
+                    "tokens; 0: not at all."));
+  t.push_back(Switch("session-rendezvous", "DYN_SESSION_RENDEZVOUS",
+                     FIELD(router.sessions.rendezvous),
+                     "A session without a target goes to the one that every router would choose "
+                     "for it, not to the one with the lowest cost."));
+  t.push_back(Switch("session-soft", "KVROUTER_SESSION_SOFT", FIELD(router.sessions.soft),
+                     "A session's target is preferred, not fixed: it moves when staying costs too "
+                     "much."));
+  t.push_back(Real("session-soft-max-cost-factor", "KVROUTER_SESSION_SOFT_MAX_COST_FACTOR",
+                   FIELD(router.sessions.soft_pin.max_cost_factor), kUnbounded,
+                   "With session-soft: it stays while its cost is at most this times the lowest, "
+                   "and session-soft-max-extra-cost-blocks more; at least 1."));
+  t.push_back(Real("session-soft-max-extra-cost-blocks",
+                   "KVROUTER_SESSION_SOFT_MAX_EXTRA_COST_BLOCKS",
+                   FIELD(router.sessions.soft_pin.max_extra_cost_blocks), kUnbounded,
+                   "With session-soft: see there, in blocks."));
+  t.push_back(Whole("max-sessions", "KVROUTER_MAX_SESSIONS", FIELD(router.sessions.max_sessions), 1,
+                    kMaxU32,
+                    "Bound sessions of a partition's prefill workers, and as many of its others; "
+                    "the longest idle one makes room."));
+  t.push_back(Real("session-hot-share-of-mean", "KVROUTER_SESSION_HOT_SHARE_OF_MEAN",
+                   FIELD(router.sessions.hot_share_of_mean), kUnbounded,
+                   "A derived session with more than this many times a target's share of the load "
+                   "is what many have in common, and is not bound; above 0."));
+  t.push_back(Whole("session-hot-min-requests", "KVROUTER_SESSION_HOT_MIN_REQUESTS",
+                    FIELD(router.sessions.hot_min_requests), 1, kMaxU32,
+                    "Fewer requests, faded, are never that."));
+  t.push_back(Whole("session-hot-half-life-secs", "KVROUTER_SESSION_HOT_HALF_LIFE_SECS",
+                    FIELD(router.sessions.hot_half_life), 1, kYearSeconds,
+                    "Time in which that load fades by half, in s."));
+}
+
+void AddGate(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(Whole("min-remote-prefill-tokens", "DYN_MIN_REMOTE_PREFILL_TOKENS",
+                    FIELD(router.gate.length.min_remote_prefill_tokens), 0,
+                    std::numeric_limits<uint64_t>::max(),
+                    "Shorter prompts are computed by the worker that decodes, not by a prefill "
+                    "worker; 0: length does not matter."));
+  t.push_back(OneOf<LengthGate::Measure>(
+      "min-remote-prefill-measure", "KVROUTER_MIN_REMOTE_PREFILL_MEASURE",
+      FIELD(router.gate.length.measure),
+      {{"prompt", LengthGate::Measure::kPrompt}, {"uncached", LengthGate::Measure::kUncached}}, {},
+      "What is compared with it: the prompt, or what the decode worker does not hold of it."));
+  t.push_back(Switch("local-continuations", "DYN_LOCAL_CONTINUATIONS",
+                     FIELD(router.gate.length.local_continuations),
+                     "With min-remote-prefill-tokens: sessions seen within the hour are served by "
+                     "the worker that decodes, whatever the length."));
+  t.push_back(Switch("router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG",
+                     FIELD(router.gate.conditional.enabled),
+                     "Dynamo's conditional disaggregation: prefill on the decode worker where that "
+                     "is cheap, or prefill workers are busy."));
+  t.push_back(Words("router-conditional-disagg-config", "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG",
+                    FIELD(conditional_disagg_json), "a JSON object, or empty", Anything,
+                    "The next five by the names policy, eff_isl_threshold, eff_isl_ratio_threshold,"
+                    " prefill_busy_threshold and decode_busy_threshold; stronger than them."));
+  t.push_back(OneOf<ConditionalDisagg::Policy>(
+      "router-conditional-disagg-policy", "DYN_ROUTER_CONDITIONAL_DISAGG_POLICY",
+      FIELD(router.gate.conditional.policy),
+      {{"isl_bounding", ConditionalDisagg::Policy::kIslBounding},
+       {"prefill_load", ConditionalDisagg::Policy::kPrefillLoad},
+       {"isl_or_load", ConditionalDisagg::Policy::kIslOrLoad}},
+      {}, "Few new tokens, busy prefill workers, or either."));
+  t.push_back(Whole("router-conditional-disagg-eff-isl-threshold",
+                    "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD",
+                    FIELD(router.gate.conditional.eff_isl_threshold_tokens), 0,
+                    std::numeric_limits<uint64_t>::max(), "Few: fewer new tokens than this, and"));
+  t.push_back(Real("router-conditional-disagg-eff-isl-ratio-threshold",
+                   "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_RATIO_THRESHOLD",
+                   FIELD(router.gate.conditional.eff_isl_ratio_threshold), 1,
+                   "a smaller share of the prompt than this."));
+  t.push_back(OptionalShare("router-conditional-disagg-prefill-busy-threshold",
+                            "DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD",
+                            FIELD(router.gate.conditional.prefill_busy_threshold),
+                            "Busy: more pending prefill tokens than this share of "
+                            "max_num_batched_tokens; the load policies need it."));
+  t.push_back(OptionalShare("router-conditional-disagg-decode-busy-threshold",
+                            "DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD",
+                            FIELD(router.gate.conditional.decode_busy_threshold),
+                            "Not there if the decode worker would have more than this share of its "
+                            "blocks in use."));
+  t.push_back(Switch("strict-disaggregation", "KVROUTER_STRICT_DISAGGREGATION",
+                     FIELD(router.strict_disaggregation),
+                     "A prefill leg that cannot be had, or fails, fails the request; otherwise it "
+                     "is served by the worker that decodes."));
+}
+
+void AddMigration(std::vector<Option>* table) {
+  auto& t = *table;
+  t.push_back(OneOf<MigrationMode>(
+      "kv-migration", "DYN_KV_MIGRATION", FIELD(router.migration.mode),
+      {{"off", MigrationMode::kOff},
+       {"dry", MigrationMode::kDry},
+       {"migrate", MigrationMode::kMigrate}},
+      {{"0", MigrationMode::kOff},
+       {"false", MigrationMode::kOff},
+       {"no", MigrationMode::kOff},
+       {"1", MigrationMode::kMigrate},
+       {"true", MigrationMode::kMigrate}},
+      "Whether a target pulls a prompt's blocks from another worker that holds them; dry: says so "
+      "and does not."));
+  t.push_back(Whole("kv-migration-min-tokens", "DYN_KV_MIGRATION_MIN_TOKENS",
+                    FIELD(router.migration.min_tokens), 0, std::numeric_limits<uint64_t>::max(),
+                    "From this many tokens on."));
+  t.push_back(OptionalWhole("kv-migration-min-gain-tokens", "KVROUTER_KV_MIGRATION_MIN_GAIN_TOKENS",
+                            FIELD(router.migration.min_gain_tokens), 0,
+                            std::numeric_limits<uint64_t>::max(),
+                            "And if the source holds this many more than the target; none: "
+                            "kv-migration-min-tokens."));
+  t.push_back(Whole("kv-source-timeout-ms", "KVROUTER_KV_SOURCE_TIMEOUT_MS",
+                    FIELD(router.kv_source_timeout), 1, kDayMs,
+                    "What callers are told to grant the worker that hands its blocks over, in "
+                    "ms."));
+}
+
 void AddLimits(std::vector<Option>* table) {
   auto& t = *table;
   t.push_back(Whole("max-bookings", "KVROUTER_MAX_BOOKINGS", FIELD(router.scheduler.max_bookings),
@@ -874,7 +1099,7 @@ void AddHttp(std::vector<Option>* table) {
 // What a request reads anew each time (core/router_settings.h takes over the same), and the log's
 // level. Everything else is in parts that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 17> kNames = {
+  static constexpr std::array<std::string_view, 31> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -891,7 +1116,21 @@ bool IsReloadable(std::string_view name) {
       "active-prefill-tokens-threshold",
       "active-prefill-tokens-threshold-frac",
       "decision-detail",
-      "shadow-policy"};
+      "shadow-policy",
+      "min-remote-prefill-tokens",
+      "min-remote-prefill-measure",
+      "router-conditional-disagg",
+      "router-conditional-disagg-config",
+      "router-conditional-disagg-policy",
+      "router-conditional-disagg-eff-isl-threshold",
+      "router-conditional-disagg-eff-isl-ratio-threshold",
+      "router-conditional-disagg-prefill-busy-threshold",
+      "router-conditional-disagg-decode-busy-threshold",
+      "strict-disaggregation",
+      "kv-migration",
+      "kv-migration-min-tokens",
+      "kv-migration-min-gain-tokens",
+      "kv-source-timeout-ms"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -919,6 +1158,9 @@ const std::vector<Option>& OptionTable() {
     AddAdmission(rows);
     AddRecord(rows);
     AddOverlapSources(rows);
+    AddSessions(rows);
+    AddGate(rows);
+    AddMigration(rows);
     AddDiscovery(rows);
     AddIntrospection(rows);
     AddKubernetes(rows);

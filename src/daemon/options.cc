@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kConfigFlag = "config";
 constexpr const char* kConfigVariable = "KVROUTER_CONFIG";
 constexpr std::string_view kPrefillScale = "router-prefill-load-scale";
+constexpr std::string_view kConditionalDisaggConfig = "router-conditional-disagg-config";
 constexpr std::string_view kNamespace = "kubernetes-namespace";
 constexpr std::string_view kOverlapCredit = "router-kv-overlap-score-credit";
 constexpr std::string_view kLoadAware = "load-aware";
@@ -188,6 +189,30 @@ absl::StatusOr<std::vector<Assignment>> FromFile(const ConfigFile& file, const s
     }
     out.push_back({option, setting.value, SettingOrigin::kFile,
                    fmt::format("file {}:{}", path, setting.line)});
+  }
+  return out;
+}
+
+// The members of router_conditional_disagg_config as settings of their own, from wherever it came.
+absl::StatusOr<std::vector<Assignment>> FromConditionalDisagg(
+    const std::string& json, const std::vector<EffectiveSetting>& settings) {
+  std::vector<Assignment> out;
+  if (json.empty()) return out;
+  const Option* const whole = FindOption(kConditionalDisaggConfig);
+  const EffectiveSetting& origin = settings[static_cast<size_t>(whole - OptionTable().data())];
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: bad value '{}' from {}: {}", whole->Key(), json, origin.source, why));
+  };
+  const auto members = ParseConfigFile(json, "value");  // JSON is YAML, too
+  if (!members.ok()) return refuse(std::string(members.status().message()));
+  if (!members->workers.empty()) return refuse("unknown key 'workers'");
+  for (const ConfigFile::Setting& member : members->settings) {
+    const Option* const option = FindOptionByKey("router_conditional_disagg_" + member.key);
+    if (option == nullptr || option == whole)
+      return refuse(fmt::format("unknown key '{}'", member.key));
+    const bool is_null = member.value.empty() || member.value == "null";
+    out.push_back({option, is_null ? "none" : member.value, origin.origin, origin.source});
   }
   return out;
 }
@@ -399,6 +424,12 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   }
   KVR_RETURN_IF_ERROR(resolver.Apply(FromEnvironment(environment)));
   KVR_RETURN_IF_ERROR(resolver.Apply(flags.assignments));
+  KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> conditional,
+                       FromConditionalDisagg(out.config.conditional_disagg_json, out.settings));
+  KVR_RETURN_IF_ERROR(resolver.Apply(conditional));
+  // Parity: without a threshold of its own, busy means what it means to the queue.
+  auto& busy = out.config.router.gate.conditional.prefill_busy_threshold;
+  if (!busy) busy = out.config.router.scheduler.queue.busy.batch_share;
   KVR_RETURN_IF_ERROR(CheckUnimplemented(environment));
   out.ignored_variables = IgnoredVariables(environment);
   KVR_RETURN_IF_ERROR(resolver.ApplyPresets());

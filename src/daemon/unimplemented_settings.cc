@@ -65,21 +65,6 @@ const std::vector<UnimplementedSetting>& UnimplementedSettings() {
       {"DYN_ROUTER_TRACKING_HASH", {"public-xxh3-v1"}, kKeyedHashes},
       {"DYN_ROUTER_TRACKING_KEY_FILE", {}, kKeyedHashes},
       {"DYN_ROUTER_TRACKING_KEY_ID", {}, kKeyedHashes},
-      // Disaggregation, affinity, migration.
-      {"DYN_ROUTER_CONDITIONAL_DISAGG", off},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", {}},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_POLICY", {"isl_bounding"}},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD", {"2048"}},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_RATIO_THRESHOLD", {"0.7"}},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD", {"none"}},
-      {"DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD", {"none"}},
-      {"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", {"none"}},
-      {"DYN_MIN_REMOTE_PREFILL_TOKENS", {"0"}},
-      {"DYN_SESSION_FROM_PREFIX_TOKENS", {"0"}},
-      {"DYN_LOCAL_CONTINUATIONS", off},
-      {"DYN_SESSION_RENDEZVOUS", off},
-      {"DYN_KV_MIGRATION", off},
-      {"DYN_KV_MIGRATION_MIN_TOKENS", {"16384"}},
   };
   return *table;
 }

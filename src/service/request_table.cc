@@ -26,6 +26,7 @@ RequestTable::Reserved RequestTable::Reserve(std::string_view request_id) {
 RequestTable::Released RequestTable::ReleasedOf(const Record& record) {
   return {.found = true,
           .booking = record.booking,
+          .prefill_booking = record.prefill_booking,
           .by = ServedByOf(record.decision),
           .output_tokens = record.progress.output_tokens()};
 }
@@ -45,6 +46,10 @@ std::shared_ptr<const BookedRequest> RequestTable::Confirm(std::string_view requ
     return nullptr;
   }
   record.booking = decision.booking;
+  if (decision.decode_booking != kNoBooking) {
+    record.booking = decision.decode_booking;
+    record.prefill_booking = decision.booking;
+  }
   record.ticket = kNoTicket;
   record.decision = std::move(decision);
   record.decided_at = times.decided_at;
@@ -127,14 +132,70 @@ RequestTable::Released RequestTable::EraseBooking(std::string_view request_id, B
   RecordPtr gone;  // freed after the lock
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
-  if (it == shard.records.end() || it->second->booking != booking) return {};
+  if (it == shard.records.end() ||
+      (it->second->booking != booking && it->second->prefill_booking != booking))
+    return {};
   gone = std::move(it->second);
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);
   return ReleasedOf(*gone);
 }
 
-uint64_t RequestTable::Sweep(const std::function<bool(BookingId)>& is_live) {
+RequestTable::SecondLeg RequestTable::BeginSecondLeg(std::string_view request_id) {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  if (it == shard.records.end()) return {};
+  Record& record = *it->second;
+  const bool waits_for_decode = record.booking != kNoBooking &&
+                                record.prefill_booking == kNoBooking &&
+                                record.decision.leg == RequestPhase::kPrefill;
+  if (!waits_for_decode) return {};
+  if (std::exchange(record.placing_second_leg, true)) return {.busy = true};
+  return {.begun = true, .prefilled_by = record.decision.target, .first = record.decision};
+}
+
+RequestTable::Confirmed RequestTable::ConfirmSecondLeg(std::string_view request_id,
+                                                       RouteDecision decision,
+                                                       MonotonicTime decided_at) {
+  // What others read is written once, so the second leg is a record of its own.
+  auto record = std::make_shared<Record>(request_id);
+  record->booking = decision.booking;
+  record->decision = std::move(decision);
+  record->decided_at = decided_at;
+  const std::string_view id = record->request_id;
+  Shard& shard = ShardOf(record->id_hash);
+  RecordPtr before;  // freed after the lock
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(id, record->id_hash);
+  if (it == shard.records.end() || !it->second->placing_second_leg) return {};
+  before = std::move(it->second);
+  shard.records.erase(it);
+  record->progress = before->progress;
+  shard.records.emplace(id, record);
+  return {.record = record, .prefill_booking = before->booking};
+}
+
+void RequestTable::WithdrawSecondLeg(std::string_view request_id) {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  if (it != shard.records.end()) it->second->placing_second_leg = false;
+}
+
+BookingId RequestTable::TakePrefillBooking(std::string_view request_id) {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  return it == shard.records.end() ? kNoBooking
+                                   : std::exchange(it->second->prefill_booking, kNoBooking);
+}
+
+uint64_t RequestTable::Sweep(const std::function<bool(BookingId)>& is_live,
+                             std::vector<BookingId>* left_over) {
   uint64_t erased = 0;
   std::vector<BookingId> bookings;
   absl::flat_hash_set<BookingId> dead;
@@ -152,8 +213,12 @@ uint64_t RequestTable::Sweep(const std::function<bool(BookingId)>& is_live) {
     }
     if (dead.empty()) continue;
     MutexLock lock(shard.mu);
-    erased += absl::erase_if(
-        shard.records, [&](const auto& entry) { return dead.contains(entry.second->booking); });
+    erased += absl::erase_if(shard.records, [&](const auto& entry) {
+      if (!dead.contains(entry.second->booking)) return false;
+      const BookingId prefill = entry.second->prefill_booking;
+      if (prefill != kNoBooking) left_over->push_back(prefill);
+      return true;
+    });
   }
   booked_count_.fetch_sub(erased, std::memory_order_relaxed);
   return erased;

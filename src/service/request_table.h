@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
@@ -24,6 +25,10 @@ namespace kvrouter {
 //                  │                 │                    └ Release, EraseBooking or Sweep: whoever
 //                  takes it out of └── Withdraw ─────┴──> gone              the table gives the
 //                  booking back, so it happens once
+//
+// A request whose plan is a remote prefill books a second time, for its decode leg: the same record
+// then owns that booking, and the first one is handed out to be given back. With a fixed plan it
+// owns both from the start.
 //
 // Until it is booked only the call that reserved it may take it out; a Release meanwhile leaves a
 // mark and Confirm reports it. So two calls with one id can neither both book nor leave a booking
@@ -56,12 +61,33 @@ class RequestTable {
   // For the call that reserved: no booking came of it.
   void Withdraw(std::string_view request_id);
 
+  struct SecondLeg {
+    bool begun = false;  // the caller decides it, and then Confirms or Withdraws
+    bool busy = false;   // an earlier call is deciding it
+    Target prefilled_by = {};
+    RouteDecision first = {};  // without its lists
+  };
+  // Begun if a booked request's prefill leg is out and its decode leg is not placed yet.
+  SecondLeg BeginSecondLeg(std::string_view request_id);
+  struct Confirmed {
+    std::shared_ptr<const BookedRequest> record;  // null: released meanwhile
+    BookingId prefill_booking = kNoBooking;       // the caller gives it back
+  };
+  // For the call that began; `decision` without its lists.
+  [[nodiscard]] Confirmed ConfirmSecondLeg(std::string_view request_id, RouteDecision decision,
+                                           MonotonicTime decided_at);
+  void WithdrawSecondLeg(std::string_view request_id);
+  // Of a fixed plan, once: the prefill leg is over, and the caller gives its booking back.
+  // kNoBooking if there is none.
+  BookingId TakePrefillBooking(std::string_view request_id);
+
   struct Released {
     bool found = false;
-    BookingId booking = kNoBooking;  // was booked; the caller gives it back
-    TicketId ticket = kNoTicket;     // waits; the caller may cancel it
-    ServedBy by = {};                // with a booking, like the next
-    uint64_t output_tokens = 0;      // as far as reported
+    BookingId booking = kNoBooking;          // was booked; the caller gives it back
+    BookingId prefill_booking = kNoBooking;  // of a fixed plan, likewise
+    TicketId ticket = kNoTicket;             // waits; the caller may cancel it
+    ServedBy by = {};                        // with a booking, like the next
+    uint64_t output_tokens = 0;              // as far as reported
   };
   // Takes a booked record out; marks one that is not booked yet. With a ticket: only if it is the
   // record that got this ticket.
@@ -77,7 +103,8 @@ class RequestTable {
   // Where a booked request went, and when.
   std::optional<Placed> FindPlaced(std::string_view request_id) const;
 
-  // Takes the record out if it is still about this booking; else found is false.
+  // Takes the record out if it is still about this booking, or this is its prefill booking; else
+  // found is false.
   Released EraseBooking(std::string_view request_id, BookingId booking);
 
   // Calls use(RequestProgress&, ServedBy) if the record is still about this booking, under the
@@ -93,15 +120,18 @@ class RequestTable {
   }
 
   // Takes out all booked records whose booking `is_live` denies; how many. `is_live` runs outside
-  // the locks, once per booked record.
-  uint64_t Sweep(const std::function<bool(BookingId)>& is_live);
+  // the locks, once per booked record. Prefill bookings of theirs are appended to `left_over`, for
+  // the caller to give back.
+  uint64_t Sweep(const std::function<bool(BookingId)>& is_live, std::vector<BookingId>* left_over);
 
   uint64_t BookedCount() const { return booked_count_.load(std::memory_order_relaxed); }
 
  private:
   struct Record : BookedRequest {
     using BookedRequest::BookedRequest;
-    BookingId booking = kNoBooking;  // kNoBooking: not decided yet
+    BookingId booking = kNoBooking;          // kNoBooking: not decided yet
+    BookingId prefill_booking = kNoBooking;  // of a fixed plan, whose `booking` decodes
+    bool placing_second_leg = false;
     TicketId ticket = kNoTicket;
     bool released = false;  // before it was booked
     RequestProgress progress;

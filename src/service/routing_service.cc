@@ -97,6 +97,14 @@ struct RoutingService::Impl {
   // it was freed meanwhile.
   absl::Status Settle(const std::string& request_id, bool book, RouteDecision* decision,
                       const RequestTable::Times& times);
+  // Start of a request's decode leg: nothing if there is no prefill leg to continue, so that the
+  // request is one of its own.
+  std::optional<absl::StatusOr<Router::Submission>> StartSecondLeg(RouteRequest* request);
+  absl::Status SettleSecondLeg(const std::string& request_id, RouteDecision* decision,
+                               MonotonicTime now);
+  void GiveBackPrefill(BookingId booking) {
+    if (booking != kNoBooking) router->Finish(booking, clock->Now());
+  }
   // The end of every request that was not.
   void Withdraw(const std::string& request_id, bool book) {
     if (book) table.Withdraw(request_id);
@@ -118,7 +126,10 @@ struct RoutingService::Impl {
   template <typename Call>
   LifecycleResult OnBooking(std::string_view request_id, Call call);
   void Discard(std::string_view request_id, BookingId booking) {
-    if (table.EraseBooking(request_id, booking).found) Add(&finished, 1);
+    const RequestTable::Released released = table.EraseBooking(request_id, booking);
+    if (!released.found) return;
+    GiveBackPrefill(released.prefill_booking);
+    Add(&finished, 1);
   }
   // After a report that the core accepted: `advance` of the request's progress may give a figure,
   // which the observer is told.
@@ -165,10 +176,45 @@ absl::Status RoutingService::Impl::Settle(const std::string& request_id, bool bo
   auto record = table.Confirm(request_id, WithoutLists(decision), times);
   if (!record) {
     router->Finish(decision->booking, times.decided_at);
+    GiveBackPrefill(decision->decode_booking);
     Add(&finished, 1);
     return FreedFirst(request_id);
   }
   recent.Record(std::move(record), decision->candidates, decision->filtered_targets);
+  return absl::OkStatus();
+}
+
+std::optional<absl::StatusOr<Router::Submission>> RoutingService::Impl::StartSecondLeg(
+    RouteRequest* request) {
+  const RequestTable::SecondLeg leg = table.BeginSecondLeg(request->request_id);
+  if (leg.busy) {
+    Add(&duplicates, 1);
+    return Duplicate(request->request_id, "has its decode leg decided by an earlier call");
+  }
+  if (!leg.begun) return std::nullopt;
+  request->prefilled_by = leg.prefilled_by;
+  request->may_wait = false;  // its blocks are there and held for it
+  const MonotonicTime now = clock->Now();
+  auto submission = router->Submit(*request, now);
+  if (!submission.ok()) {
+    table.WithdrawSecondLeg(request->request_id);
+    return submission;
+  }
+  auto& decision = std::get<RouteDecision>(*submission);
+  absl::Status settled = SettleSecondLeg(request->request_id, &decision, now);
+  if (!settled.ok()) return settled;
+  return submission;
+}
+
+absl::Status RoutingService::Impl::SettleSecondLeg(const std::string& request_id,
+                                                   RouteDecision* decision, MonotonicTime now) {
+  auto confirmed = table.ConfirmSecondLeg(request_id, WithoutLists(decision), now);
+  if (!confirmed.record) {
+    router->Finish(decision->booking, now);
+    return FreedFirst(request_id);
+  }
+  GiveBackPrefill(confirmed.prefill_booking);
+  recent.Record(std::move(confirmed.record), decision->candidates, decision->filtered_targets);
   return absl::OkStatus();
 }
 
@@ -203,6 +249,9 @@ absl::StatusOr<Router::Submission> RoutingService::Impl::Start(RouteRequest* req
     return ShuttingDown();
   }
   KVR_RETURN_IF_ERROR(CheckRequest(config, *request));
+  if (request->book && request->phase == RequestPhase::kDecode) {
+    if (auto second = StartSecondLeg(request)) return *std::move(second);
+  }
   if (request->book) KVR_RETURN_IF_ERROR(Reserve(request->request_id));
   const MonotonicTime now = clock->Now();
   auto submission = router->Submit(*request, now);
@@ -384,6 +433,7 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
 
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
   const MonotonicTime now = impl_->clock->Now();
+  impl_->GiveBackPrefill(impl_->table.TakePrefillBooking(request_id));
   const LifecycleResult result = impl_->OnBooking(request_id, [&](BookingId booking) {
     if (!impl_->router->PrefillComplete(booking, now)) return false;
     impl_->Note(request_id, booking, &RequestObserver::OnFirstToken,
@@ -430,6 +480,7 @@ bool RoutingService::Impl::GiveBack(std::string_view request_id,
   if (released.booking != kNoBooking) {
     // False: expired or lost with its worker, and nobody noticed until now.
     done = router->Finish(released.booking, clock->Now());
+    GiveBackPrefill(released.prefill_booking);
     Add(&finished, 1);
     if (done) NoteEnd(released);
   } else if (released.ticket != kNoTicket) {
@@ -456,6 +507,7 @@ LifecycleResult RoutingService::ReportLeg(std::string_view request_id, LegOutcom
   if (!placed) return LifecycleResult::kUnknownRequest;
   if (outcome == LegOutcome::kUnknown) return LifecycleResult::kDone;
   const bool succeeded = outcome == LegOutcome::kSucceeded;
+  if (!succeeded) impl_->router->DropSession(impl_->table.FindBooking(request_id));
   Add(succeeded ? &impl_->legs_succeeded : &impl_->legs_failed, 1);
   const MonotonicTime now = impl_->clock->Now();
   impl_->router->ReportLeg({.target = placed->by.target,
@@ -470,7 +522,8 @@ LifecycleResult RoutingService::FreeBooking(std::string_view request_id, Booking
   const RequestTable::Released released = impl_->table.EraseBooking(request_id, booking);
   if (!released.found) return LifecycleResult::kUnknownRequest;
   Add(&impl_->finished, 1);
-  const bool done = impl_->router->Finish(booking, impl_->clock->Now());
+  const bool done = impl_->router->Finish(released.booking, impl_->clock->Now());
+  impl_->GiveBackPrefill(released.prefill_booking);
   if (done) impl_->NoteEnd(released);
   if (impl_->waiting.Size() > 0) impl_->Pump();
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
@@ -512,8 +565,10 @@ void RoutingService::Tick() {
   Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
   // Finds the records of what has just expired and of what left with its worker. One look-up per
   // live booking.
-  const uint64_t gone =
-      impl_->table.Sweep([this](BookingId booking) { return impl_->router->IsLive(booking); });
+  std::vector<BookingId> left_over;
+  const uint64_t gone = impl_->table.Sweep(
+      [this](BookingId booking) { return impl_->router->IsLive(booking); }, &left_over);
+  for (const BookingId prefill : left_over) impl_->GiveBackPrefill(prefill);
   Add(&impl_->finished, gone);
   impl_->Pump();
 }

@@ -90,7 +90,9 @@ class RoutingService {
   // (in *request_id_out if given, set before `wait` runs). Additional errors: those of CheckRequest;
   // kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is live
   // (FindDecision then has the original, and its life is prolonged: the caller is evidently there)
-  // or still being decided (no original yet); CANCELLED when Free came first.
+  // or still being decided (no original yet); CANCELLED when Free came first. With phase kDecode and
+  // the id of a live request whose prefill leg is out, it is that request's second leg: on success
+  // the record owns the decode booking and the prefill booking is given back.
   using Wait = std::function<Completion(TicketId)>;
   std::optional<Answer> Submit(RouteRequest request, const Wait& wait,
                                std::string* request_id_out = nullptr);
@@ -119,6 +121,7 @@ class RoutingService {
   absl::StatusOr<RouteDecision> Reserve(ReserveRequest request,
                                         std::string* request_id_out = nullptr);
 
+  // With a fixed plan it ends the prefill leg.
   LifecycleResult PrefillComplete(std::string_view request_id);
   // `output_tokens` cumulative.
   LifecycleResult OutputTokens(std::string_view request_id, uint64_t output_tokens,

@@ -8,6 +8,7 @@ namespace {
 // The node of the list, that of the map, and what they point to.
 uint64_t SizeBytes(const CachedSelection& s) {
   return sizeof(CachedSelection) + 128 + 2 * s.selection_id.capacity() + s.model_name.capacity() +
+         s.session_id.capacity() +
          s.routing_group.capacity() + s.block_hashes.capacity() * sizeof(LocalBlockHash) +
          s.sequence_hashes.capacity() * sizeof(SequenceHash);
 }

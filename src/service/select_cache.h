@@ -32,6 +32,7 @@ struct CachedSelection {
   uint64_t effective_prefill_tokens = 0;
   ConfigOverride overrides;
   std::optional<uint64_t> expected_output_tokens;
+  std::string session_id = {};
   MonotonicTime expires_at{};  // set by Put
 };
 

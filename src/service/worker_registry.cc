@@ -127,6 +127,8 @@ void Apply(const WorkerPatch& patch, WorkerSpec* spec) {
   Assign(patch.is_eagle, &spec->is_eagle);
   if (patch.image_token_id) spec->image_token_id = patch.image_token_id;
   Assign(patch.events, &spec->events);
+  Assign(patch.kv_role, &spec->kv_role);
+  Assign(patch.engine_version, &spec->engine_version);
   Assign(patch.taints, &spec->taints);
   Assign(patch.topology, &spec->topology);
   if (patch.lora_adapters) spec->lora_adapters = patch.lora_adapters;
@@ -139,6 +141,10 @@ bool SameFeedBasis(const WorkerSpec& a, const WorkerSpec& b) {
 absl::Status ValidateWorkerSpec(const WorkerSpec& spec) {
   KVR_RETURN_IF_ERROR(CheckText("model_name", spec.model_name, kMaxNameBytes));
   KVR_RETURN_IF_ERROR(CheckText("routing_group", spec.routing_group, kMaxNameBytes));
+  if (spec.engine_version.size() > kMaxNameBytes) {
+    return Invalid(fmt::format("engine_version is {} bytes long, limit {}",
+                               spec.engine_version.size(), kMaxNameBytes));
+  }
   if (!spec.address.empty() || !spec.draining)
     KVR_RETURN_IF_ERROR(CheckText("address", spec.address, kMaxAddressBytes));
   if (spec.block_size_tokens == 0 || spec.block_size_tokens > kMaxBlockSizeTokens) {

@@ -46,6 +46,8 @@ struct WorkerPatch {
   std::optional<std::vector<std::string>> taints;
   std::optional<WorkerTopology> topology;
   std::optional<std::vector<std::string>> lora_adapters;  // once declared it is only replaced
+  std::optional<KvRole> kv_role = {};
+  std::optional<std::string> engine_version = {};
 };
 
 // The fields that are there replace those of the record.

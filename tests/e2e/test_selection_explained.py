@@ -7,7 +7,7 @@ from google.protobuf import json_format
 from test_selection_api import send
 
 EXPLAIN = {'x-route-explain': '1'}
-ENUM_PREFIXES = ('PLAN_', 'DECISION_REASON_', 'FILTER_REASON_')
+ENUM_PREFIXES = ('PLAN_', 'DECISION_REASON_', 'FILTER_REASON_', 'PHASE_', 'LEG_KIND_', 'LEG_FALLBACK_')
 
 
 def plain(value):
@@ -25,7 +25,7 @@ def plain(value):
     return value
 
 
-OPTIONAL_MESSAGES = ('best_overlap_target', 'best_available_overlap_target', 'omitted')
+OPTIONAL_MESSAGES = ('best_overlap_target', 'best_available_overlap_target', 'omitted', 'gate', 'migration', 'session')
 
 
 def through_grpc(daemon, **what):

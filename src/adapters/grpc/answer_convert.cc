@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "adapters/grpc/plan_convert.h"
+
 namespace kvrouter {
 namespace {
 
@@ -26,6 +28,10 @@ v1::DecisionReason ToProto(DecisionReason reason) {
       return v1::DECISION_REASON_ONLY_CANDIDATE;
     case DecisionReason::kPinned:
       return v1::DECISION_REASON_PINNED;
+    case DecisionReason::kSession:
+      return v1::DECISION_REASON_SESSION;
+    case DecisionReason::kRendezvous:
+      return v1::DECISION_REASON_RENDEZVOUS;
   }
   return v1::DECISION_REASON_UNSPECIFIED;
 }
@@ -34,6 +40,10 @@ v1::Plan ToProto(Plan plan) {
   switch (plan) {
     case Plan::kLocal:
       return v1::PLAN_LOCAL;
+    case Plan::kRemotePrefill:
+      return v1::PLAN_REMOTE_PREFILL;
+    case Plan::kMigrate:
+      return v1::PLAN_MIGRATE;
   }
   return v1::PLAN_UNSPECIFIED;
 }
@@ -60,6 +70,8 @@ void ToProto(const CandidateCost& cost, v1::CandidateCost* message) {
 
 v1::FilterReason ToProto(FilterReason reason) {
   switch (reason) {
+    case FilterReason::kOtherRole:
+      return v1::FILTER_REASON_OTHER_ROLE;
     case FilterReason::kNotPinned:
       return v1::FILTER_REASON_NOT_PINNED;
     case FilterReason::kNotAllowed:
@@ -111,6 +123,7 @@ void AbsentToProto(const RouteDecision& decision, v1::RouteResponse* message) {
   counts->set_taints(decision.filtered.taints);
   counts->set_no_lora_replica(decision.filtered.no_lora_replica);
   counts->set_ejected(decision.filtered.ejected);
+  counts->set_other_role(decision.filtered.other_role);
   for (const FilteredTarget& filtered : decision.filtered_targets) {
     v1::FilteredTarget* target = message->add_filtered_targets();
     ToProto(filtered.target, target->mutable_target());
@@ -159,6 +172,7 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
   message->set_draw(decision.draw);
   ToProto(decision.weights, message->mutable_weights());
   message->set_waited_seconds(std::chrono::duration<double>(decision.waited).count());
+  PlanToProto(decision, message);
 }
 
 void ToProto(const TargetOverlap& overlap, v1::TargetOverlap* message) {

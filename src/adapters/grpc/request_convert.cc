@@ -42,6 +42,20 @@ std::vector<Hash> CopyHashes(const google::protobuf::RepeatedField<uint64_t>& fi
   return hashes;
 }
 
+absl::StatusOr<RequestPhase> PhaseFromProto(int phase) {
+  switch (phase) {
+    case v1::PHASE_WHOLE:
+      return RequestPhase::kWhole;
+    case v1::PHASE_PREFILL:
+      return RequestPhase::kPrefill;
+    case v1::PHASE_DECODE:
+      return RequestPhase::kDecode;
+    default:
+      return InvalidMessage(
+          fmt::format("phase must be 0 (whole), 1 (prefill) or 2 (decode), got {}", phase));
+  }
+}
+
 absl::Status PromptFromProto(const v1::RouteRequest& message, RouteInput* input) {
   switch (message.prompt_case()) {
     case v1::RouteRequest::kTokenIds: {
@@ -113,6 +127,17 @@ absl::StatusOr<RouteInput> FromProto(const v1::RouteRequest& message) {
                                              message.required_taints().end());
   request.constraints.preferred_taints.insert(message.preferred_taints().begin(),
                                               message.preferred_taints().end());
+  KVR_ASSIGN_OR_RETURN(request.session_id,
+                       CallerSessionId({.dynamo_session_id = message.session_id()}));
+  KVR_ASSIGN_OR_RETURN(request.phase, PhaseFromProto(message.phase()));
+  request.fixed_plan = message.fixed_plan();
+  if (message.has_pinned_prefill()) request.pinned_prefill = FromProto(message.pinned_prefill());
+  if (message.has_prefilled_by()) {
+    request.prefilled_by = Target{.worker = WorkerId{message.prefilled_by().worker_id()},
+                                  .dp_rank = message.prefilled_by().dp_rank()};
+  }
+  request.has_prefill_result = message.has_prefill_result();
+  request.prefill_here = message.prefill_here();
   return input;
 }
 

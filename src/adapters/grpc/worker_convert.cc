@@ -26,6 +26,36 @@ absl::StatusOr<WorkerRole> RoleFromProto(int role) {
   }
 }
 
+absl::StatusOr<KvRole> KvRoleFromProto(int role) {
+  switch (role) {
+    case v1::KV_ROLE_NONE:
+      return KvRole::kNone;
+    case v1::KV_ROLE_PRODUCER:
+      return KvRole::kProducer;
+    case v1::KV_ROLE_CONSUMER:
+      return KvRole::kConsumer;
+    case v1::KV_ROLE_BOTH:
+      return KvRole::kBoth;
+    default:
+      return InvalidMessage(fmt::format(
+          "kv_role must be 0 (none), 1 (producer), 2 (consumer) or 3 (both), got {}", role));
+  }
+}
+
+v1::KvRole ToProto(KvRole role) {
+  switch (role) {
+    case KvRole::kNone:
+      break;
+    case KvRole::kProducer:
+      return v1::KV_ROLE_PRODUCER;
+    case KvRole::kConsumer:
+      return v1::KV_ROLE_CONSUMER;
+    case KvRole::kBoth:
+      return v1::KV_ROLE_BOTH;
+  }
+  return v1::KV_ROLE_NONE;
+}
+
 v1::WorkerRole ToProto(WorkerRole role) {
   switch (role) {
     case WorkerRole::kAggregated:
@@ -106,6 +136,8 @@ absl::StatusOr<WorkerSpec> FromProto(const v1::WorkerSpec& message) {
   spec.taints = Texts(message.taints());
   if (message.has_topology()) spec.topology = FromProto(message.topology());
   if (message.has_lora_adapters()) spec.lora_adapters = Texts(message.lora_adapters().names());
+  KVR_ASSIGN_OR_RETURN(spec.kv_role, KvRoleFromProto(message.kv_role()));
+  spec.engine_version = message.engine_version();
   return spec;
 }
 
@@ -125,6 +157,10 @@ absl::StatusOr<WorkerPatch> FromProto(const v1::UpdateRequest& message) {
   }
   if (message.has_is_eagle()) patch.is_eagle = message.is_eagle();
   if (message.has_image_token_id()) patch.image_token_id = message.image_token_id();
+  if (message.has_kv_role()) {
+    KVR_ASSIGN_OR_RETURN(patch.kv_role, KvRoleFromProto(message.kv_role()));
+  }
+  if (message.has_engine_version()) patch.engine_version = message.engine_version();
   if (message.has_events()) patch.events = EventsFromProto(message.events().by_rank());
   if (message.has_taints()) patch.taints = Texts(message.taints().names());
   if (message.has_topology()) patch.topology = FromProto(message.topology());
@@ -147,6 +183,8 @@ void ToProto(const WorkerSpec& spec, v1::Worker* message) {
   out->set_max_num_batched_tokens(spec.max_num_batched_tokens);
   out->set_is_eagle(spec.is_eagle);
   if (spec.image_token_id) out->set_image_token_id(*spec.image_token_id);
+  out->set_kv_role(ToProto(spec.kv_role));
+  out->set_engine_version(spec.engine_version);
   for (const auto& [dp_rank, endpoints] : spec.events) {
     v1::EventEndpoints& to = (*out->mutable_events())[dp_rank];
     to.set_live(endpoints.live);

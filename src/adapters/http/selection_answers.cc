@@ -11,6 +11,8 @@
 #include <utility>
 #include <variant>
 
+#include "adapters/http/selection_plan.h"
+
 namespace kvrouter {
 namespace {
 
@@ -96,6 +98,8 @@ Json Worker(const SelectionWorker& worker) {
                {"is_eagle", spec.is_eagle},
                {"image_token_id", spec.image_token_id ? Json(*spec.image_token_id) : Json()},
                {"role", WorkerRoleName(spec.role)},
+               {"kv_role", KvRoleName(spec.kv_role)},
+               {"engine_version", spec.engine_version.empty() ? Json() : Json(spec.engine_version)},
                {"incarnation", static_cast<uint64_t>(spec.incarnation)},
                {"lifecycle", !complete       ? "incomplete"
                              : spec.draining ? "draining"
@@ -189,6 +193,7 @@ std::string SelectionJson(std::string_view selection_id, const RouteRequest& req
     json["isl_tokens"] = decision.isl_tokens;
     json["track_prefill_tokens"] = booked->track_prefill_tokens;
   }
+  AddPlan(decision, &json);
   return Text(json);
 }
 

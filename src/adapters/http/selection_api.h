@@ -82,7 +82,8 @@ class SelectionApi {
   Answer PostReservation(const HttpRequest& request);
   Answer ReserveAs(const HttpRequest& request);  // in the form that the body has
   absl::StatusOr<RouteDecision> Replay(const SelectionBody& body);
-  absl::StatusOr<RouteDecision> ReserveExplicitly(const SelectionBody& body);
+  absl::StatusOr<RouteDecision> ReserveExplicitly(const SelectionBody& body,
+                                                  const HttpRequest& request);
   Answer PrefillComplete(const HttpRequest& request);
   Answer OutputBlock(const HttpRequest& request);
   Answer DeleteReservation(const HttpRequest& request);

@@ -180,6 +180,22 @@ absl::Status PinnedWorker(JsonValue value, std::string_view name, SelectionBody*
   return absl::OkStatus();
 }
 
+template <auto Member>
+absl::Status Selector(JsonValue value, std::string_view name, SelectionBody* out) {
+  KVR_ASSIGN_OR_RETURN(out->*Member, ReadPin(value, name));
+  return absl::OkStatus();
+}
+absl::Status Phase(JsonValue value, std::string_view name, SelectionBody* out) {
+  std::string text;
+  KVR_RETURN_IF_ERROR(ReadText(value, name, &text));
+  for (const RequestPhase phase :
+       {RequestPhase::kWhole, RequestPhase::kPrefill, RequestPhase::kDecode}) {
+    if (RequestPhaseName(phase) == text) out->phase = phase;
+  }
+  return out->phase ? absl::OkStatus()
+                    : Invalid(fmt::format("{} must be whole, prefill or decode", name));
+}
+
 absl::Status AllowedWorkers(JsonValue value, std::string_view name, SelectionBody* out) {
   return ReadArray(
       value, name,
@@ -243,8 +259,8 @@ absl::Status CheckedFlag(JsonValue value, std::string_view name, SelectionBody*)
   bool flag = false;
   return ReadBool(value, name, &flag);
 }
-absl::Status CheckedSession(JsonValue value, std::string_view name, SelectionBody* out) {
-  static constexpr Field kFields[] = {{"session_id", CheckedText},
+absl::Status ReadSession(JsonValue value, std::string_view name, SelectionBody* out) {
+  static constexpr Field kFields[] = {{"session_id", Text<&SelectionBody::context_session_id>},
                                       {"parent_session_id", CheckedText},
                                       {"session_final", CheckedFlag},
                                       {"input_trigger", CheckedText}};
@@ -272,8 +288,8 @@ constexpr Field kBookingFields[] = {
     {"expected_output_tokens", Number<&SelectionBody::expected_output_tokens, kAny64>},
     {"priority_jump", PriorityJump},
     {"strict_priority", StrictPriority},
-    {"session_id", CheckedText},
-    {"session_context", CheckedSession},
+    {"session_id", Text<&SelectionBody::session_id>},
+    {"session_context", ReadSession},
 };
 constexpr Field kSelectFields[] = {
     {"pinned_worker", PinnedWorker},
@@ -281,6 +297,12 @@ constexpr Field kSelectFields[] = {
     {"routing_constraints", Constraints},
     {"affinity_target", CheckedTarget},
     {"advisory", Advisory},
+    {"phase", Phase},
+    {"fixed_plan", Flag<&SelectionBody::fixed_plan>},
+    {"pinned_prefill", Selector<&SelectionBody::pinned_prefill>},
+    {"prefilled_by", Selector<&SelectionBody::prefilled_by>},
+    {"has_prefill_result", Flag<&SelectionBody::has_prefill_result>},
+    {"prefill_here", Flag<&SelectionBody::prefill_here>},
 };
 constexpr Field kReserveFields[] = {
     {"worker_id", Number<&SelectionBody::worker_id, kAny64>},
@@ -327,6 +349,15 @@ absl::StatusOr<RouteRequest> ToRouteRequest(const SelectionBody& body) {
   request.constraints = body.constraints;
   request.priority_jump = body.priority_jump;
   request.strict_priority = body.strict_priority;
+  request.phase = body.phase.value_or(RequestPhase::kWhole);
+  request.fixed_plan = body.fixed_plan.value_or(false);
+  request.pinned_prefill = body.pinned_prefill;
+  if (body.prefilled_by) {
+    request.prefilled_by = Target{.worker = body.prefilled_by->worker,
+                                  .dp_rank = body.prefilled_by->dp_rank.value_or(0)};
+  }
+  request.has_prefill_result = body.has_prefill_result.value_or(false);
+  request.prefill_here = body.prefill_here.value_or(false);
   const bool hashes = body.block_hashes || body.sequence_hashes || body.isl_tokens;
   const bool routing_tokens = body.mm_routing && !body.mm_routing->token_ids->empty();
   if ((body.token_ids || routing_tokens) && hashes)

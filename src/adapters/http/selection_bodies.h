@@ -54,6 +54,16 @@ struct SelectionBody {
   double priority_jump = 0;
   uint32_t strict_priority = 0;
   bool advisory = false;  // of /select: decided at once, whoever waits
+  std::string session_id;
+  std::string context_session_id;  // session_context.session_id; counts if session_id is blank
+
+  // Ours: the legs of a request (docs/routing.md#legs).
+  std::optional<RequestPhase> phase;
+  std::optional<bool> fixed_plan;
+  std::optional<TargetSelector> pinned_prefill;
+  std::optional<TargetSelector> prefilled_by;
+  std::optional<bool> has_prefill_result;
+  std::optional<bool> prefill_here;
 
   // Of reservations.
   std::optional<uint64_t> worker_id;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "adapters/http/selection_plan.h"
 #include "base/check.h"
 
 namespace kvrouter {
@@ -57,7 +58,8 @@ Json ToJson(const FilterCounts& counts) {
           {"overloaded", counts.overloaded},
           {"taints", counts.taints},
           {"no_lora_replica", counts.no_lora_replica},
-          {"ejected", counts.ejected}};
+          {"ejected", counts.ejected},
+          {"other_role", counts.other_role}};
 }
 
 Json ToJson(const FilteredTarget& filtered) {
@@ -91,6 +93,13 @@ Json ToJson(std::string_view request_id, const RouteDecision& decision) {
           {"address", decision.address},
           {"plan", PlanName(decision.plan)},
           {"reason", DecisionReasonName(decision.reason)},
+          {"phase", RequestPhaseName(decision.leg)},
+          {"legs", LegsJson(decision)},
+          {"lease_ms", LeaseJson(decision)},
+          {"gate", GateJson(decision)},
+          {"prefill_refused", decision.planning ? decision.planning->prefill_refused : ""},
+          {"migration", MigrationJson(decision)},
+          {"session", SessionJson(decision)},
           {"booked", decision.booked},
           {"overlap_blocks", decision.overlap_blocks},
           {"isl_blocks", decision.isl_blocks},

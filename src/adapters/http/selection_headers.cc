@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <array>
 #include <string_view>
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
+#include "kvrouter/session.h"
 
 namespace kvrouter {
 namespace {
@@ -17,6 +19,9 @@ constexpr std::string_view kExplain = "x-route-explain";
 constexpr std::string_view kPolicyClass = "x-dynamo-meta-policy-class";
 constexpr std::string_view kPriority = "x-dynamo-request-priority";
 constexpr std::string_view kStrictPriority = "x-dynamo-request-strict-priority";
+constexpr std::array<std::string_view, 5> kSessionHeaders = {
+    "x-dynamo-session-id", "x-claude-code-agent-id", "x-claude-code-session-id", "thread-id",
+    "x-session-id"};
 
 absl::Status Invalid(std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
@@ -90,6 +95,22 @@ absl::StatusOr<SelectionHeaders> ReadSelectionHeaders(const HttpRequest& request
   KVR_RETURN_IF_ERROR(ReadNumber(request, kPriority, &read.priority));
   KVR_RETURN_IF_ERROR(ReadNumber(request, kStrictPriority, &read.strict_priority));
   return read;
+}
+
+absl::StatusOr<std::string> ReadSessionId(const HttpRequest& request, const SelectionBody& body) {
+  for (const std::string_view name : kSessionHeaders) KVR_RETURN_IF_ERROR(CheckOnce(request, name));
+  const auto is_blank = [](std::string_view text) {
+    return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  };
+  SessionIdSources sources{.dynamo_session_id = request.Header(kSessionHeaders[0]),
+                           .claude_code_agent_id = request.Header(kSessionHeaders[1]),
+                           .claude_code_session_id = request.Header(kSessionHeaders[2]),
+                           .thread_id = request.Header(kSessionHeaders[3]),
+                           .session_id = request.Header(kSessionHeaders[4])};
+  if (is_blank(sources.dynamo_session_id)) sources.dynamo_session_id = body.session_id;
+  if (is_blank(sources.dynamo_session_id)) sources.dynamo_session_id = body.context_session_id;
+  KVR_ASSIGN_OR_RETURN(const std::string_view id, CallerSessionId(sources));
+  return std::string(id);
 }
 
 }  // namespace kvrouter

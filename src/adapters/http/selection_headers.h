@@ -10,6 +10,7 @@
 #include "adapters/http/http_server.h"
 #include "kvrouter/decision.h"
 #include "service/request_limits.h"
+#include "adapters/http/selection_bodies.h"
 
 namespace kvrouter {
 
@@ -28,6 +29,10 @@ struct SelectionHeaders {
 
 // What they say beats what the body says.
 void ApplyHeaders(const SelectionHeaders& headers, RouteRequest* route);
+// The caller's name for the session: x-dynamo-session-id, else the body's, else the headers of
+// agents, in the order of CallerSessionId. INVALID_ARGUMENT if it is too long, or a header sent
+// twice.
+absl::StatusOr<std::string> ReadSessionId(const HttpRequest& request, const SelectionBody& body);
 
 // INVALID_ARGUMENT for a value that cannot be meant, and for a header sent twice: which of the two
 // counts would be anybody's guess.

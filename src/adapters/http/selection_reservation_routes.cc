@@ -53,16 +53,18 @@ SelectionApi::Answer SelectionApi::ReserveAs(const HttpRequest& request) {
   }
   const bool replay = !body.worker_id && !body.HasPrompt();
   KVR_ASSIGN_OR_RETURN(const RouteDecision decision,
-                       replay ? Replay(body) : ReserveExplicitly(body));
+                       replay ? Replay(body) : ReserveExplicitly(body, request));
   std::string answer =
       ReservationJson(body.selection_id, body.model_name, body.routing_group, decision);
   if (headers.explain) answer = WithExplanation(std::move(answer), body.selection_id, decision);
   return JsonAnswer(201, std::move(answer));
 }
 
-absl::StatusOr<RouteDecision> SelectionApi::ReserveExplicitly(const SelectionBody& body) {
+absl::StatusOr<RouteDecision> SelectionApi::ReserveExplicitly(const SelectionBody& body,
+                                                              const HttpRequest& request) {
   if (!body.worker_id) return Invalid("worker_id is missing beside the prompt");
   KVR_ASSIGN_OR_RETURN(RouteRequest route, ToRouteRequest(body));
+  KVR_ASSIGN_OR_RETURN(route.session_id, ReadSessionId(request, body));
   const Target target{WorkerId{*body.worker_id}, body.dp_rank.value_or(0)};
   absl::StatusOr<RouteDecision> decision =
       parts_.routing->Reserve({.route = std::move(route),
@@ -100,6 +102,7 @@ absl::StatusOr<RouteDecision> SelectionApi::Replay(const SelectionBody& body) {
                             .isl_tokens = cached->isl_tokens};
   route.overrides = cached->overrides;
   route.expected_output_tokens = cached->expected_output_tokens;
+  route.session_id = cached->session_id;
   absl::StatusOr<RouteDecision> decision = parts_.routing->Reserve(
       {.route = std::move(route),
        .target = cached->target,

@@ -63,6 +63,7 @@ class SelectionApi::SelectCall : public std::enable_shared_from_this<SelectCall>
     KVR_ASSIGN_OR_RETURN(headers_, ReadSelectionHeaders(request));
     KVR_ASSIGN_OR_RETURN(body_, ReadSelectionBody(request.body, BodyKind::kSelect));
     KVR_ASSIGN_OR_RETURN(route_, ToRouteRequest(body_));
+    KVR_ASSIGN_OR_RETURN(route_.session_id, ReadSessionId(request, body_));
     ApplyHeaders(headers_, &route_);
     route_.book = book_;
     route_.may_wait = book_ || !body_.advisory;
@@ -128,7 +129,8 @@ class SelectionApi::SelectCall : public std::enable_shared_from_this<SelectCall>
                        .isl_tokens = decision.isl_tokens,
                        .effective_prefill_tokens = EffectivePrefillTokens(decision),
                        .overrides = body_.overrides,
-                       .expected_output_tokens = body_.expected_output_tokens},
+                       .expected_output_tokens = body_.expected_output_tokens,
+                       .session_id = route_.session_id},
                       parts_.clock->Now());
   }
 

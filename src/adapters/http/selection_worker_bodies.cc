@@ -240,6 +240,16 @@ void ReadPatchFields(Members* members, const WorkerSpec& current, SelectionWorke
   members->Flag("is_eagle", &spec.is_eagle);
   members->Number("image_token_id", &spec.image_token_id);
   members->Text("role", &role);
+  std::optional<std::string> kv_role;
+  members->Text("kv_role", &kv_role);
+  if (kv_role) {
+    spec.kv_role = KvRoleOf(*kv_role);
+    if (!spec.kv_role) {
+      members->Fail(Invalid(
+          fmt::format("kv_role must be none, producer, consumer or both, got \"{}\"", *kv_role)));
+    }
+  }
+  members->Text("engine_version", &spec.engine_version);
   if (role) {
     const absl::StatusOr<WorkerRole> read = ReadRole(*role);
     if (read.ok()) spec.role = *read;
@@ -286,6 +296,8 @@ absl::StatusOr<SelectionWorker> ReadWorkerBody(const std::string& body) {
   spec.taints = patch.spec.taints.value_or(std::vector<std::string>());
   spec.topology = patch.spec.topology.value_or(WorkerTopology());
   spec.lora_adapters = patch.spec.lora_adapters;
+  spec.kv_role = patch.spec.kv_role.value_or(KvRole::kNone);
+  spec.engine_version = patch.spec.engine_version.value_or("");
   worker.traits = std::move(patch.traits);
   return worker;
 }

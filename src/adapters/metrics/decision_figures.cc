@@ -20,6 +20,8 @@ void DecisionFigures::Count(const RouteDecision& decision) {
     advice_.Increment();
     return;
   }
+  if (decision.leg == RequestPhase::kDecode)
+    return;  // counted with the leg that computes the prompt
   decisions_[static_cast<size_t>(decision.reason)].Increment();
   if (decision.shadow) {
     (decision.shadow->agrees ? shadow_.same : shadow_.other).Increment();

@@ -15,7 +15,7 @@ double Seconds(std::chrono::nanoseconds time) {
 }  // namespace
 
 void RequestFigures::Book(const RouteDecision& decision) {
-  if (!decision.booked) return;
+  if (!decision.booked || decision.leg == RequestPhase::kDecode) return;
   const auto input_tokens = static_cast<double>(decision.isl_tokens);
   input_tokens_.Observe(input_tokens);
   Note({.target = decision.target, .incarnation = decision.incarnation}, &Latest::input_tokens,

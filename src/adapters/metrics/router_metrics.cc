@@ -11,6 +11,7 @@
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/metric_families.h"
 #include "adapters/metrics/overhead_figures.h"
+#include "adapters/metrics/plan_figures.h"
 #include "adapters/metrics/request_figures.h"
 #include "adapters/metrics/scraped_families.h"
 
@@ -64,6 +65,7 @@ struct RouterMetrics::Impl {
   DecisionFigures decisions;
   OverheadFigures overhead;
   RequestFigures requests;
+  PlanFigures plans;
 };
 
 RouterMetrics::RouterMetrics(MetricsConfig config) : impl_(std::make_unique<Impl>(config)) {}
@@ -74,6 +76,7 @@ void RouterMetrics::SetSources(Sources sources) { impl_->sources = std::move(sou
 void RouterMetrics::OnDecision(const RouteRequest& /*request*/, const RouteDecision& decision) {
   impl_->decisions.Count(decision);
   impl_->requests.Book(decision);
+  impl_->plans.Count(decision);
 }
 
 MonotonicTime RouterMetrics::ReadClock() const {
@@ -115,6 +118,9 @@ std::string RouterMetrics::Text() const {
               &out);
   ShowRecord(from.record ? from.record() : RecordFigures{}, &out);
   impl_->decisions.ShowShadow(&out);
+  impl_->plans.Show(&out);
+  ShowSessions(partitions, &out);
+  ShowPlanning(from.router != nullptr ? from.router->PlanningState() : PlanningFigures{}, &out);
   ShowEvents(applied, feed_totals, &out);
   const MonotonicTime now = from.clock != nullptr ? from.clock->Now() : MonotonicTime{};
   ShowWorkers(partitions, now, &out);

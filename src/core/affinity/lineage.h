@@ -21,7 +21,7 @@ namespace kvrouter {
 struct PromptBeginning {
   std::span<const SequenceHash> chain;  // of the full blocks
   // Empty: the caller sent hashes, and what lies behind the last full block is unknown.
-  std::span<const TokenId> token_ids;
+  std::span<const TokenId> token_ids = {};
   uint64_t isl_tokens = 0;
   BlockNaming naming;
   uint64_t block_seed = 0;  // BlockSeed: LoRA and salt of a prompt that fills no block

@@ -19,13 +19,17 @@ absl::Status CheckAtLeast(std::string_view field, double value, double min) {
 
 }  // namespace
 
+uint64_t RendezvousHash(SessionKey session, const Target& target) {
+  const uint64_t worker_hash =
+      MixBits(static_cast<uint64_t>(session) ^ MixBits(static_cast<uint64_t>(target.worker) + 1));
+  return MixBits(worker_hash + target.dp_rank);
+}
+
 std::optional<Target> RendezvousTarget(SessionKey session, std::span<const Target> targets) {
   std::optional<Target> best;
   uint64_t best_hash = 0;
   for (const Target& target : targets) {
-    const uint64_t worker_hash =
-        MixBits(static_cast<uint64_t>(session) ^ MixBits(static_cast<uint64_t>(target.worker) + 1));
-    const uint64_t hash = MixBits(worker_hash + target.dp_rank);
+    const uint64_t hash = RendezvousHash(session, target);
     if (!best || hash >= best_hash) {
       best = target;
       best_hash = hash;

@@ -21,12 +21,8 @@ namespace kvrouter {
 // For sessions that are unbound, in place of a first pick by cost. Parity: the fork takes rank 0 of
 // a worker; here ranks are targets like any other, or one rank would carry all.
 std::optional<Target> RendezvousTarget(SessionKey session, std::span<const Target> targets);
-
-// Soft mode: the bound target is preferred, not fixed.
-struct SoftPin {
-  double max_cost_factor = 1.5;      // >= 1, finite
-  double max_extra_cost_blocks = 0;  // >= 0, finite
-};
+// What is compared.
+uint64_t RendezvousHash(SessionKey session, const Target& target);
 
 // Names the field, the value and the range.
 absl::Status Validate(const SoftPin& pin);

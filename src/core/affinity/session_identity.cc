@@ -1,8 +1,6 @@
 #include "core/affinity/session_identity.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 
 namespace kvrouter {
 namespace {
@@ -24,10 +22,6 @@ Source SourceOf(Lineage::Source source) {
   }
   return Source::kNone;
 }
-
-constexpr std::array<std::string_view, 6> kSourceNames = {"none",  "caller", "prefix",
-                                                          "alias", "end",    "start"};
-static_assert(kSourceNames.size() == static_cast<size_t>(Source::kStart) + 1);
 
 }  // namespace
 
@@ -61,10 +55,6 @@ SessionIdentifier::Identity SessionIdentifier::Peek(std::string_view caller_id,
   return {.key = derived.key,
           .source = SourceOf(derived.source),
           .hot = derived.key != kNoSession && hot_keys_.IsHot(derived.key)};
-}
-
-std::string_view SessionSourceName(SessionIdentifier::Source source) {
-  return kSourceNames[static_cast<size_t>(source)];
 }
 
 }  // namespace kvrouter

@@ -25,7 +25,7 @@ class SessionIdentifier {
     HotKeys::Options hot_keys = {};
   };
 
-  enum class Source : uint8_t { kNone, kCaller, kPrefix, kAlias, kEnd, kStart };
+  using Source = SessionSource;
 
   struct Identity {
     SessionKey key = kNoSession;
@@ -54,9 +54,6 @@ class SessionIdentifier {
   Lineage lineage_;
   HotKeys hot_keys_;
 };
-
-// E.g. "caller", "prefix".
-std::string_view SessionSourceName(SessionIdentifier::Source source);
 
 }  // namespace kvrouter
 

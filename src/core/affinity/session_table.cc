@@ -15,28 +15,24 @@ std::optional<uint32_t> SessionTable::Find(SessionHold hold) const {
   return HoldOf(slot) == hold ? std::optional(slot) : std::nullopt;
 }
 
-SessionTable::Acquired SessionTable::Acquire(const Request& request, MonotonicTime now) {
-  const auto it = slots_.find(request.key);
-  if (it == slots_.end()) return Initialise(request.key, now);
-  const uint32_t slot = it->second;
-  Entry& entry = entries_[slot];
-  if (entry.initialising) return Wait(slot, request);
-  if (entry.leases == 0 && entry.deadline <= now) {
-    Remove(slot, nullptr);
-    ++expired_total_;
-    return Initialise(request.key, now);
-  }
-  return Lease(slot, request);
+std::optional<SessionTable::Binding> SessionTable::Find(SessionKey key, MonotonicTime now) const {
+  const auto it = slots_.find(key);
+  if (it == slots_.end() || IsExpired(entries_[it->second], now)) return std::nullopt;
+  return entries_[it->second].binding;
 }
 
-SessionTable::Acquired SessionTable::Initialise(SessionKey key, MonotonicTime now) {
-  if (slots_.size() >= options_.max_sessions) {
-    Sweep(now);
-    if (slots_.size() >= options_.max_sessions) {
-      if (idle_.Empty()) return Refuse();
-      Remove(idle_.First(), nullptr);
-      ++evicted_total_;
-    }
+SessionHold SessionTable::Bind(SessionKey key, const Binding& binding, MonotonicTime now) {
+  const auto it = slots_.find(key);
+  if (it != slots_.end()) {
+    const uint32_t known = it->second;
+    const bool expired = IsExpired(entries_[known], now);
+    if (!expired && entries_[known].binding == binding) return Lease(known);
+    Remove(known);
+    if (expired) ++expired_total_;
+  }
+  if (slots_.size() >= options_.max_sessions && !MakeRoom(now)) {
+    ++refused_total_;
+    return kNoHold;
   }
   uint32_t slot = 0;
   if (free_.empty()) {
@@ -46,108 +42,71 @@ SessionTable::Acquired SessionTable::Initialise(SessionKey key, MonotonicTime no
     slot = free_.back();
     free_.pop_back();
   }
-  entries_[slot].key = key;
-  entries_[slot].initialising = true;
-  slots_.emplace(key, slot);
-  ++initialising_;
-  return {.outcome = Outcome::kInitialise, .hold = HoldOf(slot), .binding = {}};
-}
-
-SessionTable::Acquired SessionTable::Lease(uint32_t slot, const Request& request) {
   Entry& entry = entries_[slot];
-  if (request.pinned && !request.pinned->Matches(entry.binding.target)) {
-    return {.outcome = Outcome::kConflict, .hold = kNoHold, .binding = entry.binding};
-  }
-  if (entry.leases == 0) idle_.Remove(entries_, slot);
-  ++entry.leases;
-  ++leases_;
-  return {.outcome = Outcome::kLease, .hold = HoldOf(slot), .binding = entry.binding};
-}
-
-SessionTable::Acquired SessionTable::Wait(uint32_t slot, const Request& request) {
-  if (request.ticket == kNoTicket || waiters_ >= options_.max_waiters) return Refuse();
-  entries_[slot].waiters.push_back(request.ticket);
-  ++waiters_;
-  return {.outcome = Outcome::kWait, .hold = kNoHold, .binding = {}};
-}
-
-SessionTable::Acquired SessionTable::Refuse() {
-  ++refused_total_;
-  return {};
-}
-
-bool SessionTable::Commit(SessionHold hold, const Binding& binding, std::vector<TicketId>* woken) {
-  const auto slot = Find(hold);
-  if (!slot) return false;
-  Entry& entry = entries_[*slot];
+  entry.key = key;
   entry.binding = binding;
-  if (!entry.initialising) return true;
-  entry.initialising = false;
-  --initialising_;
   entry.leases = 1;
   ++leases_;
-  Wake(&entry, woken);
+  slots_.emplace(key, slot);
+  return HoldOf(slot);
+}
+
+bool SessionTable::MakeRoom(MonotonicTime now) {
+  Sweep(now);
+  if (slots_.size() < options_.max_sessions) return true;
+  if (idle_.Empty()) return false;
+  Remove(idle_.First());
+  ++evicted_total_;
   return true;
 }
 
-bool SessionTable::Release(SessionHold hold, MonotonicTime now, std::vector<TicketId>* woken) {
+SessionHold SessionTable::Lease(uint32_t slot) {
+  Entry& entry = entries_[slot];
+  if (entry.leases == 0) idle_.Remove(entries_, slot);
+  ++entry.leases;
+  ++leases_;
+  return HoldOf(slot);
+}
+
+bool SessionTable::Release(SessionHold hold, MonotonicTime now) {
   const auto slot = Find(hold);
-  if (!slot) return false;
+  if (!slot || entries_[*slot].leases == 0) return false;
   Entry& entry = entries_[*slot];
-  if (entry.initialising) {
-    Remove(*slot, woken);
-    return true;
-  }
-  if (entry.leases == 0) return false;
   --entry.leases;
   --leases_;
-  entry.deadline = now + options_.idle_ttl;
+  // Times are taken before the lock; by a little they may come in the wrong order.
+  latest_deadline_ = std::max(latest_deadline_, now + options_.idle_ttl);
+  entry.deadline = latest_deadline_;
   if (entry.leases == 0) idle_.PushBack(entries_, *slot);
   return true;
 }
 
-bool SessionTable::Invalidate(SessionHold hold, std::vector<TicketId>* woken) {
+bool SessionTable::Invalidate(SessionHold hold) {
   const auto slot = Find(hold);
   if (!slot) return false;
-  Remove(*slot, woken);
+  Remove(*slot);
   ++invalidated_total_;
   return true;
 }
 
-bool SessionTable::StopWaiting(SessionKey key, TicketId ticket) {
+bool SessionTable::Forget(SessionKey key) {
   const auto it = slots_.find(key);
   if (it == slots_.end()) return false;
-  auto& waiters = entries_[it->second].waiters;
-  const auto waiter = std::find(waiters.begin(), waiters.end(), ticket);
-  if (waiter == waiters.end()) return false;
-  waiters.erase(waiter);
-  --waiters_;
+  Remove(it->second);
+  ++invalidated_total_;
   return true;
-}
-
-std::optional<SessionTable::Binding> SessionTable::Peek(SessionKey key, MonotonicTime now) const {
-  const auto it = slots_.find(key);
-  if (it == slots_.end()) return std::nullopt;
-  const Entry& entry = entries_[it->second];
-  if (entry.initialising || (entry.leases == 0 && entry.deadline <= now)) return std::nullopt;
-  return entry.binding;
 }
 
 void SessionTable::Sweep(MonotonicTime now) {
   while (!idle_.Empty() && entries_[idle_.First()].deadline <= now) {
-    Remove(idle_.First(), nullptr);
+    Remove(idle_.First());
     ++expired_total_;
   }
 }
 
-void SessionTable::Remove(uint32_t slot, std::vector<TicketId>* woken) {
+void SessionTable::Remove(uint32_t slot) {
   Entry& entry = entries_[slot];
-  Wake(&entry, woken);
-  if (entry.initialising) {
-    --initialising_;
-  } else if (entry.leases == 0) {
-    idle_.Remove(entries_, slot);
-  }
+  if (entry.leases == 0) idle_.Remove(entries_, slot);
   leases_ -= entry.leases;
   slots_.erase(entry.key);
   const uint32_t generation = entry.generation + 1;
@@ -157,17 +116,9 @@ void SessionTable::Remove(uint32_t slot, std::vector<TicketId>* woken) {
   if (generation != 0) free_.push_back(slot);
 }
 
-void SessionTable::Wake(Entry* entry, std::vector<TicketId>* woken) {
-  waiters_ -= entry->waiters.size();
-  if (woken != nullptr) woken->insert(woken->end(), entry->waiters.begin(), entry->waiters.end());
-  entry->waiters.clear();
-}
-
 SessionTable::Stats SessionTable::GetStats() const {
   return {.sessions = slots_.size(),
-          .initialising = initialising_,
           .leases = leases_,
-          .waiters = waiters_,
           .expired_total = expired_total_,
           .evicted_total = evicted_total_,
           .invalidated_total = invalidated_total_,

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "base/status_macros.h"
+#include "core/plan/rule_check.h"
 #include "core/schedule/busy_thresholds.h"
 #include "kvrouter/error.h"
 

@@ -27,6 +27,16 @@ Leg LastLeg(LegKind kind, std::string_view request_id, std::optional<LegTarget> 
   return leg;
 }
 
+Leg PrefillLeg(const LegPlanConfig& config, std::string_view request_id, LegTarget where) {
+  Leg leg;
+  leg.kind = LegKind::kPrefill;
+  leg.where = std::move(where);
+  leg.request_id = request_id;
+  leg.max_tokens = 1;
+  leg.fallback = config.strict_disaggregation ? LegFallback::kFail : LegFallback::kServeLocally;
+  return leg;
+}
+
 }  // namespace
 
 std::string_view LegKindName(LegKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
@@ -40,21 +50,29 @@ LegPlan LocalPlan(const LegPlanConfig& config, std::string_view request_id, LegT
   LegPlan plan;
   plan.legs.push_back(LastLeg(LegKind::kServe, request_id, std::move(target)));
   plan.lease_deadline = now + config.lease;
+  plan.lease = config.lease;
+  return plan;
+}
+
+LegPlan SingleLegPlan(const LegPlanConfig& config, std::string_view request_id, RequestPhase phase,
+                      LegTarget target, MonotonicTime now) {
+  KVR_CHECK(phase != RequestPhase::kWhole, "a whole request is no leg of another");
+  LegPlan plan;
+  plan.legs.push_back(phase == RequestPhase::kPrefill
+                          ? PrefillLeg(config, request_id, std::move(target))
+                          : LastLeg(LegKind::kDecode, request_id, std::move(target)));
+  plan.lease_deadline = now + config.lease;
+  plan.lease = config.lease;
   return plan;
 }
 
 LegPlan RemotePlan(const LegPlanConfig& config, std::string_view request_id, LegTarget prefill,
                    std::optional<LegTarget> decode, MonotonicTime now) {
-  Leg first;
-  first.kind = LegKind::kPrefill;
-  first.where = std::move(prefill);
-  first.request_id = request_id;
-  first.max_tokens = 1;
-  first.fallback = config.strict_disaggregation ? LegFallback::kFail : LegFallback::kServeLocally;
   LegPlan plan;
-  plan.legs.push_back(std::move(first));
+  plan.legs.push_back(PrefillLeg(config, request_id, std::move(prefill)));
   plan.legs.push_back(LastLeg(LegKind::kDecode, request_id, std::move(decode)));
   plan.lease_deadline = now + config.lease;
+  plan.lease = config.lease;
   return plan;
 }
 
@@ -72,6 +90,7 @@ LegPlan MigratePlan(const LegPlanConfig& config, std::string_view request_id, Le
   plan.legs.push_back(std::move(first));
   plan.legs.push_back(LastLeg(LegKind::kServe, request_id, std::move(target)));
   plan.lease_deadline = now + config.lease;
+  plan.lease = config.lease;
   return plan;
 }
 

@@ -2,13 +2,12 @@
 #define KVROUTER_CORE_PLAN_LEG_PLAN_H_
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "kvrouter/decision.h"
+#include "kvrouter/plan.h"
 #include "kvrouter/types.h"
 
 namespace kvrouter {
@@ -25,43 +24,6 @@ namespace kvrouter {
 // Parity: the fork. A kv_source leg carries the flag kv_migration_source and the request id with
 // "-kvmig" behind it; it is not booked, and it gets a time-out, which the fork lacks.
 
-enum class LegKind : uint8_t { kServe, kPrefill, kKvSource, kDecode };
-// E.g. "kv_source".
-std::string_view LegKindName(LegKind kind);
-
-// What a failure of a leg means for the request.
-enum class LegFallback : uint8_t {
-  kRetryElsewhere,  // the last leg: decide again, without this target
-  kServeLocally,    // the target of the decode leg does all, with the original max_tokens
-  kRecompute,       // go on with the next leg as if this one had not been planned
-  kFail,            // the error is the request's
-};
-// E.g. "serve_locally".
-std::string_view LegFallbackName(LegFallback fallback);
-
-struct LegTarget {
-  Target target;
-  Incarnation incarnation{};
-  std::string address;
-};
-
-struct Leg {
-  LegKind kind = LegKind::kServe;
-  std::optional<LegTarget> where;      // absent: ask again when the leg before it has returned
-  std::string request_id;              // to send it under
-  std::optional<uint64_t> max_tokens;  // absent: the request's own
-  bool kv_migration_source = false;
-  LegFallback fallback = LegFallback::kRetryElsewhere;
-  // The leg has failed if it has not answered after this long; absent: the caller's affair.
-  std::optional<std::chrono::nanoseconds> timeout;
-};
-
-struct LegPlan {
-  std::vector<Leg> legs;
-  // Bookings of the plan are released at this time unless there is a sign of life before.
-  MonotonicTime lease_deadline{};
-};
-
 struct LegPlanConfig {
   bool strict_disaggregation = false;  // a failed prefill leg fails the request
   std::chrono::nanoseconds kv_source_timeout = std::chrono::seconds(10);  // > 0
@@ -74,6 +36,10 @@ LegPlan LocalPlan(const LegPlanConfig& config, std::string_view request_id, LegT
 // `decode` absent: picked when the prefill leg returns.
 LegPlan RemotePlan(const LegPlanConfig& config, std::string_view request_id, LegTarget prefill,
                    std::optional<LegTarget> decode, MonotonicTime now);
+
+// One leg of a request that somebody else splits. REQUIRES: phase is kPrefill or kDecode.
+LegPlan SingleLegPlan(const LegPlanConfig& config, std::string_view request_id, RequestPhase phase,
+                      LegTarget target, MonotonicTime now);
 
 LegPlan MigratePlan(const LegPlanConfig& config, std::string_view request_id, LegTarget source,
                     LegTarget target, MonotonicTime now);

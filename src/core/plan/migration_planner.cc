@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 
+#include "core/plan/rule_check.h"
+
 namespace kvrouter {
 namespace {
 

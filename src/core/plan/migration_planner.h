@@ -3,11 +3,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
-#include "absl/container/inlined_vector.h"
-#include "core/plan/rule_check.h"
+#include "kvrouter/plan.h"
 #include "kvrouter/types.h"
 #include "kvrouter/worker.h"
 
@@ -44,19 +42,6 @@ namespace kvrouter {
 // from source_gone on. Measured there: 0.46x at 9k, 1.29x at 24k, 2.5x at 64k tokens; hence the
 // floor.
 
-enum class MigrationMode : uint8_t {
-  kOff,
-  kDry,  // plans, logs and counts; the request is served as if it were off
-  kMigrate,
-};
-
-struct MigrationConfig {
-  MigrationMode mode = MigrationMode::kOff;
-  uint64_t min_tokens = 16'384;
-  // How much more than the target the source must hold; absent: min_tokens, too.
-  std::optional<uint64_t> min_gain_tokens = {};
-};
-
 // What the planner asks of a worker. Borrowed.
 struct MigrationPeer {
   Target target;
@@ -78,50 +63,7 @@ struct MigrationInput {
   std::optional<MigrationPeer> kv_home = {};  // of the session
 };
 
-enum class MigrationOutcome : uint8_t {
-  kOff,
-  kPrefillLeg,
-  kBelowMinTokens,
-  kNoSource,
-  kSourceIsTarget,
-  kHasPrefillResult,
-  kSourceGone,
-  kSourceCannotProduce,
-  kTargetCannotConsume,
-  kSourceOverloaded,
-  kEngineVersionDiffers,
-  kBlockSizeDiffers,
-  kNoGain,
-  kPlanned,
-};
-inline constexpr int kMigrationOutcomeCount = 14;
-
-// E.g. "below_min_tokens".
-std::string_view MigrationOutcomeName(MigrationOutcome outcome);
-
-struct MigrationPlan {
-  MigrationOutcome outcome = MigrationOutcome::kOff;
-  // Act on it: kPlanned, and the mode is kMigrate.
-  bool migrate = false;
-  std::optional<Target> source;    // of a plan or of a refusal that knows it
-  bool source_is_kv_home = false;  // else it has the best overlap
-  uint64_t migratable_tokens = 0;
-  uint64_t target_tokens = 0;  // what the target holds itself
-  // The target is the session's home from now on: the prompt is over the floor. Whatever the
-  // outcome, and in dry mode too, which differs in nothing that another request could see: homes
-  // are read by the planner alone.
-  bool set_kv_home = false;
-  absl::InlinedVector<RuleCheck, 2> checks;
-
-  int64_t GainTokens() const {
-    return static_cast<int64_t>(migratable_tokens) - static_cast<int64_t>(target_tokens);
-  }
-};
-
 MigrationPlan PlanMigration(const MigrationConfig& config, const MigrationInput& input);
-
-// One line for logs and explanations.
-std::string DescribeMigration(const MigrationPlan& plan);
 
 }  // namespace kvrouter
 

@@ -60,7 +60,9 @@ absl::StatusOr<Redecision> Redecide(const DecisionRecord& record, const PolicyCh
   for (const CandidateInput& candidate : record.candidates)
     costs.push_back(ScoreCandidate(candidate, context).cost_blocks);
   const double draw = HasDrawn(record) ? record.draw : DrawOf(seed);
-  const Pick pick = Samples(weights.temperature, costs.size())
+  const auto recorded_index = static_cast<size_t>(recorded - record.candidates.begin());
+  const Pick pick = !IsByCost(record.reason) ? Pick{.index = recorded_index}
+                    : Samples(weights.temperature, costs.size())
                         ? PickBySoftmax(costs, weights.temperature, draw)
                         : PickLowestCost(costs, draw);
 
@@ -69,7 +71,6 @@ absl::StatusOr<Redecision> Redecide(const DecisionRecord& record, const PolicyCh
   const auto overlap = [&](size_t i) {
     return ScoreCandidate(record.candidates[i], as_recorded).effective_overlap_blocks;
   };
-  const auto recorded_index = static_cast<size_t>(recorded - record.candidates.begin());
   return Redecision{.index = pick.index,
                     .recorded_index = recorded_index,
                     .moves = pick.index != recorded_index,

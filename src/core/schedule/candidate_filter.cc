@@ -15,8 +15,8 @@ using Verdict = CandidateFilter::Verdict;
 
 constexpr std::array<std::string_view, CandidateFilter::kVerdictCount> kVerdictNames = {
     "eligible", "not_pinned",      "not_allowed", "excluded", "draining",
-    "taints",   "no_lora_replica", "overloaded",  "ejected"};
-static_assert(kVerdictNames.size() == static_cast<size_t>(Verdict::kEjected) + 1);
+    "taints",   "no_lora_replica", "overloaded",  "ejected",  "other_role"};
+static_assert(kVerdictNames.size() == static_cast<size_t>(Verdict::kOtherRole) + 1);
 
 bool Names(const std::optional<std::vector<WorkerId>>& workers, WorkerId worker) {
   return !workers || std::binary_search(workers->begin(), workers->end(), worker);
@@ -48,6 +48,8 @@ std::string_view WhyPinFails(const CandidateFilter::Counts& counts) {
   if (CountOf(counts, Verdict::kDraining) > 0) return "draining";
   if (CountOf(counts, Verdict::kTaints) > 0) return "without a required taint";
   if (CountOf(counts, Verdict::kNoLoraReplica) > 0) return "without the adapter";
+  if (CountOf(counts, Verdict::kOtherRole) > 0)
+    return "unknown, of another role, or its rank is out of range";
   return "unknown or its rank is out of range";
 }
 
@@ -59,6 +61,8 @@ std::string_view VerdictName(Verdict verdict) {
 
 FilterReason ReasonOf(Verdict verdict) {
   switch (verdict) {
+    case Verdict::kOtherRole:
+      return FilterReason::kOtherRole;
     case Verdict::kNotPinned:
       return FilterReason::kNotPinned;
     case Verdict::kNotAllowed:
@@ -83,7 +87,8 @@ FilterReason ReasonOf(Verdict verdict) {
 }
 
 FilterCounts FilterCountsOf(const CandidateFilter::Counts& counts) {
-  return {.not_allowed = CountOf(counts, Verdict::kNotAllowed),
+  return {.other_role = CountOf(counts, Verdict::kOtherRole),
+          .not_allowed = CountOf(counts, Verdict::kNotAllowed),
           .excluded = CountOf(counts, Verdict::kExcluded),
           .draining = CountOf(counts, Verdict::kDraining),
           .overloaded = CountOf(counts, Verdict::kOverloaded),
@@ -177,10 +182,13 @@ absl::Status CandidateFilter::NobodyEligible(const Counts& counts) const {
       absl::StatusCode::kUnavailable, ErrorReason::kNoWorkers,
       fmt::format(
           "no target can serve this: {} not allowed, {} excluded, {} draining, {} without a "
-          "required taint, {} without the adapter",
+          "required taint, {} without the adapter{}",
           CountOf(counts, Verdict::kNotAllowed), CountOf(counts, Verdict::kExcluded),
           CountOf(counts, Verdict::kDraining), CountOf(counts, Verdict::kTaints),
-          CountOf(counts, Verdict::kNoLoraReplica)));
+          CountOf(counts, Verdict::kNoLoraReplica),
+          CountOf(counts, Verdict::kOtherRole) == 0
+              ? std::string()
+              : fmt::format(", {} of another role", CountOf(counts, Verdict::kOtherRole))));
 }
 
 double CandidateFilter::PreferredTaintWeight(std::span<const std::string> taints) const {

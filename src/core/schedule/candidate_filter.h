@@ -42,8 +42,9 @@ class CandidateFilter {
     kNoLoraReplica,  // declares its adapters, and the request's is not among them
     kOverloaded,
     kEjected,
+    kOtherRole,  // for the scheduler to say, which asks one pool: before all others
   };
-  static constexpr size_t kVerdictCount = 9;
+  static constexpr size_t kVerdictCount = 10;
 
   // How many targets got which verdict.
   using Counts = std::array<uint32_t, kVerdictCount>;

@@ -33,8 +33,12 @@ TargetSlot LoadLedger::AddTarget() {
   return TargetSlot{static_cast<uint32_t>(targets_.size() - 1)};
 }
 
-void LoadLedger::RemoveTarget(TargetSlot target) {
-  while (!StateOf(target).bookings.Empty()) Release(StateOf(target).bookings.First());
+void LoadLedger::RemoveTarget(TargetSlot target, std::vector<BookingId>* voided) {
+  while (!StateOf(target).bookings.Empty()) {
+    const uint32_t first = StateOf(target).bookings.First();
+    if (voided != nullptr) voided->push_back(IdOf(first));
+    Release(first);
+  }
   free_targets_.push_back(target);
 }
 

@@ -66,8 +66,8 @@ class LoadLedger {
   // ---- Targets ----
 
   TargetSlot AddTarget();
-  // Voids its bookings.
-  void RemoveTarget(TargetSlot target);
+  // Voids its bookings and appends them, if anybody wants to know.
+  void RemoveTarget(TargetSlot target, std::vector<BookingId>* voided = nullptr);
   // One past the highest slot in use: the size FindLivePrefixes needs.
   size_t SlotCount() const { return targets_.size(); }
   Load LoadOf(TargetSlot target) const {

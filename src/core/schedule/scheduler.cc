@@ -34,11 +34,38 @@ Scheduler::Scheduler(const Options& options)
               .first_generation = options.first_generation,
               .max_waiting = options.config.queue.max_waiting,
               .overlap_refresh_after = options.config.queue.overlap_refresh_after},
-             ClassesFor(options.config.queue, options.model_name), MonotonicTime{}) {}
+             ClassesFor(options.config.queue, options.model_name), MonotonicTime{}),
+      sessions_(options.sessions) {}
 
 std::vector<Scheduler::Row>::iterator Scheduler::FirstRowOf(WorkerId id) {
   return std::lower_bound(rows_.begin(), rows_.end(), id,
                           [](const Row& row, WorkerId w) { return row.target.worker < w; });
+}
+
+const Scheduler::Row& Scheduler::RowOf(const Target& target, std::span<const Row> rows) {
+  return *std::lower_bound(rows.begin(), rows.end(), target,
+                           [](const Row& row, const Target& t) { return row.target < t; });
+}
+
+void Scheduler::CountOpenTargets() {
+  has_decode_workers_.store(
+      std::any_of(rows_.begin(), rows_.end(),
+                  [](const Row& row) { return !row.draining && row.role == WorkerRole::kDecode; }),
+      std::memory_order_relaxed);
+  for (const TargetPool pool : {TargetPool::kDecode, TargetPool::kPrefill}) {
+    const auto open = std::count_if(rows_.begin(), rows_.end(), [pool](const Row& row) {
+      return !row.draining && IsInPool(row.role, pool);
+    });
+    open_targets_[static_cast<size_t>(pool)].store(static_cast<uint32_t>(open),
+                                                   std::memory_order_relaxed);
+  }
+}
+
+void Scheduler::DropTarget(TargetSlot slot) {
+  if (!sessions_.IsOn()) return ledger_.RemoveTarget(slot);
+  std::vector<BookingId> voided;
+  ledger_.RemoveTarget(slot, &voided);
+  for (const BookingId booking : voided) sessions_.Fail(booking);
 }
 
 void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
@@ -57,19 +84,21 @@ void Scheduler::SetWorker(std::shared_ptr<const WorkerSpec> spec) {
       rows[offset].reported = last->reported;
       kept[offset] = true;
     } else {
-      ledger_.RemoveTarget(last->slot);
+      DropTarget(last->slot);
       ejection_.Forget(last->target);
     }
   }
   for (uint32_t offset = 0; offset < spec->dp_size; ++offset) {
     rows[offset].target = {.worker = spec->id, .dp_rank = spec->dp_start_rank + offset};
     rows[offset].draining = spec->draining;
+    rows[offset].role = spec->role;
     rows[offset].worker = spec;
     rows[offset].facts = facts;
     if (!kept[offset]) rows[offset].slot = ledger_.AddTarget();
   }
   const auto gap = rows_.erase(first, last);
   rows_.insert(gap, std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+  CountOpenTargets();
 }
 
 void Scheduler::RemoveWorker(WorkerId id) {
@@ -77,10 +106,11 @@ void Scheduler::RemoveWorker(WorkerId id) {
   const auto first = FirstRowOf(id);
   auto last = first;
   for (; last != rows_.end() && last->target.worker == id; ++last) {
-    ledger_.RemoveTarget(last->slot);
+    DropTarget(last->slot);
     ejection_.Forget(last->target);
   }
   rows_.erase(first, last);
+  CountOpenTargets();
 }
 
 absl::StatusOr<Placement> Scheduler::PickAndBook(const ScheduleRequest& request,
@@ -109,13 +139,31 @@ absl::StatusOr<Placement> Scheduler::PickAndBookLocked(const ScheduleRequest& re
     CollectCandidates(request, Ejected::kServe, now, table, &placement);
   }
   ScoreCandidates(request, table);
-  PickCandidate(request, *table, &placement);
+  const SessionBinding::Choice session = ChooseBySession(request, *table, now);
+  PickCandidate(request, *table, session, &placement);
   if (request.book && !Book(request, *table, now, &placement)) {
     return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kLimitReached,
                      fmt::format("max_bookings reached: {} bookings are live in this partition",
                                  config_.max_bookings));
   }
+  if (request.book) {
+    placement.session = sessions_.Bound(request.session, request.pool, session,
+                                        {.target = table->seen[placement.index].target(),
+                                         .incarnation = placement.worker->incarnation},
+                                        placement.booking, now);
+  }
   return placement;
+}
+
+bool Scheduler::IsOverloaded(const Target& target, const OverloadThresholds& thresholds) const {
+  if (!thresholds.IsSet()) return false;
+  CandidateTable table;
+  MutexLock lock(mu_);
+  FindOverloaded(thresholds, &table);
+  if (table.overloaded.empty()) return false;
+  for (size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i].target == target) return table.overloaded[i];
+  return false;
 }
 
 void Scheduler::FindOverloaded(const OverloadThresholds& thresholds, CandidateTable* table) const {
@@ -138,8 +186,10 @@ void Scheduler::FindOverloaded(const OverloadThresholds& thresholds, CandidateTa
   FindOverloadedWorkers(table->rank_loads, thresholds, &table->overloaded);
 }
 
-CandidateFilter::Verdict Scheduler::Judge(const CandidateFilter& filter, const Row& row,
+CandidateFilter::Verdict Scheduler::Judge(const ScheduleRequest& request, const Row& row,
                                           bool overloaded, MonotonicTime now) const {
+  if (!IsInPool(row.role, request.pool)) return CandidateFilter::Verdict::kOtherRole;
+  const CandidateFilter& filter = *request.filter;
   const bool ejected = !ejection_.IsQuiet() && ejection_.IsEjected(row.target, now);
   if (filter.unrestricted() && !row.draining && !overloaded && !ejected) {
     return CandidateFilter::Verdict::kEligible;
@@ -184,7 +234,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejecte
       placement->best_overlap_blocks = effective_blocks;
       placement->best_overlap_target = row.target;
     }
-    const auto verdict = Judge(*request.filter, row, any_overloaded && table->overloaded[i], now);
+    const auto verdict = Judge(request, row, any_overloaded && table->overloaded[i], now);
     if (verdict != CandidateFilter::Verdict::kEligible) {
       ++placement->filtered[static_cast<size_t>(verdict)];
       if (ejected == Ejected::kOut || verdict != CandidateFilter::Verdict::kEjected) {
@@ -237,22 +287,33 @@ void Scheduler::ScoreCandidates(const ScheduleRequest& request, CandidateTable* 
       ScoreAll(table->seen, table->context, table->costs, table->lower, table->taint_multipliers);
 }
 
+SessionBinding::Choice Scheduler::ChooseBySession(const ScheduleRequest& request,
+                                                  const CandidateTable& table,
+                                                  MonotonicTime now) const {
+  const std::span<const Row> rows = rows_;  // read under the lock that is held here
+  return sessions_.Choose(
+      request.session, request.pool, {.seen = table.seen, .costs = table.costs},
+      [&](size_t i) { return RowOf(table.seen[i].target(), rows).worker->incarnation; }, now);
+}
+
 void Scheduler::PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
-                              Placement* placement) {
-  const bool samples = request.weights.temperature > 0 && table.costs.size() > 1;
-  placement->pick = samples ? PickBySoftmax(table.costs, request.weights.temperature, random_)
-                            : PickLowestCost(table.costs, random_);
+                              const SessionBinding::Choice& session, Placement* placement) {
+  const bool samples = !session.index && request.weights.temperature > 0 && table.costs.size() > 1;
+  placement->pick = session.index ? Pick{.index = *session.index}
+                    : samples     ? PickBySoftmax(table.costs, request.weights.temperature, random_)
+                                  : PickLowestCost(table.costs, random_);
   placement->index = placement->pick.index;
+  placement->session = session.outcome;
   placement->reason = request.filter->pinned()       ? DecisionReason::kPinned
+                      : session.rendezvous           ? DecisionReason::kRendezvous
+                      : session.index                ? DecisionReason::kSession
                       : table.costs.size() == 1      ? DecisionReason::kOnlyCandidate
                       : samples                      ? DecisionReason::kSampled
                       : placement->pick.tie_size > 1 ? DecisionReason::kTieBreak
                                                      : DecisionReason::kLowestCost;
-  const Target target = table.seen[placement->index].target();
-  const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
-                                    [](const Row& r, const Target& t) { return r.target < t; });
-  placement->worker = row->worker;
-  placement->slot = row->slot;
+  const Row& row = RowOf(table.seen[placement->index].target(), rows_);
+  placement->worker = row.worker;
+  placement->slot = row.slot;
 }
 
 bool Scheduler::Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
@@ -329,9 +390,15 @@ bool Scheduler::KeepAlive(BookingId id, MonotonicTime now) {
   return ledger_.KeepAlive(id, now);
 }
 
-bool Scheduler::Finish(BookingId id) {
+bool Scheduler::Finish(BookingId id, MonotonicTime now) {
   MutexLock lock(mu_);
+  sessions_.End(id, now);
   return ledger_.Finish(id);
+}
+
+bool Scheduler::DropSession(BookingId id) {
+  MutexLock lock(mu_);
+  return sessions_.Fail(id);
 }
 
 bool Scheduler::IsLive(BookingId id) const {
@@ -341,7 +408,10 @@ bool Scheduler::IsLive(BookingId id) const {
 
 void Scheduler::Expire(MonotonicTime now, std::vector<BookingId>* expired) {
   MutexLock lock(mu_);
+  const size_t before = expired->size();
   ledger_.Expire(now, expired);
+  for (size_t i = before; i < expired->size(); ++i) sessions_.End((*expired)[i], now);
+  sessions_.Sweep(now);
 }
 
 Scheduler::LoadSnapshot Scheduler::Loads(const OverloadThresholds* overload) const {
@@ -352,6 +422,8 @@ Scheduler::LoadSnapshot Scheduler::Loads(const OverloadThresholds* overload) con
   snapshot.ejections_total = ejection_.EjectionsTotal();
   snapshot.ejections_refused_total = ejection_.RefusedTotal();
   snapshot.queue = QueueLocked();
+  snapshot.decode_sessions = sessions_.Figures(TargetPool::kDecode);
+  snapshot.prefill_sessions = sessions_.Figures(TargetPool::kPrefill);
   snapshot.loads.reserve(rows_.size());
   CandidateTable table;
   FindOverloaded(overload != nullptr ? *overload : config_.overload, &table);

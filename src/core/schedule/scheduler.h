@@ -1,8 +1,10 @@
 #ifndef KVROUTER_CORE_SCHEDULE_SCHEDULER_H_
 #define KVROUTER_CORE_SCHEDULE_SCHEDULER_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +24,8 @@
 #include "core/schedule/pick.h"
 #include "core/schedule/request_queue.h"
 #include "core/schedule/scorer.h"
+#include "core/schedule/session_binding.h"
+#include "core/schedule/target_pool.h"
 #include "kvrouter/config.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/router.h"
@@ -53,10 +57,12 @@ struct ScheduleRequest {
   std::span<const SequenceHash> chain;             // of the prompt's full blocks
   uint64_t isl_tokens = 0;
   uint32_t block_size_tokens = 1;
+  TargetPool pool = TargetPool::kDecode;
   bool decode_pool = false;
   bool book = true;
   bool list_filtered = false;  // fill CandidateTable::filtered
   std::optional<uint64_t> expected_output_tokens = {};
+  SessionBinding::Claim session = {};
   // Replaces what `overlaps` says of the candidates; for a caller that names the target and knows.
   std::optional<double> stated_overlap_blocks = {};
 };
@@ -97,6 +103,7 @@ struct Placement {
   std::optional<Target> best_overlap_target;
   // Nothing of the above: it has to wait, with these figures (Scheduler::Park).
   std::optional<RequestQueue::Request> must_wait;
+  SessionOutcome session = SessionOutcome::kNone;
 };
 
 // A request that waits, owning all that deciding it later takes. Whoever parks it adds what it needs
@@ -126,6 +133,7 @@ class Scheduler {
     uint32_t first_generation = 1;
     uint64_t random_seed = 0;
     std::string model_name = "default";  // chooses the policy profile
+    SessionConfig sessions = {};
   };
 
   explicit Scheduler(const Options& options);
@@ -168,9 +176,20 @@ class Scheduler {
 
   void ReportLoad(const ReportedLoad& load);
   void ReportLeg(const LegReport& leg, MonotonicTime now);
+  // Whether the target's worker is no candidate for its load. False if unknown.
+  bool IsOverloaded(const Target& target, const OverloadThresholds& thresholds) const;
 
   // Of every target, ascending. Reads the request's overlaps, chain, weights and isl_tokens only.
   std::vector<TargetPotentialLoad> PotentialLoads(const ScheduleRequest& request) const;
+
+  // Targets of the pool that take new requests. Costs a load, takes no lock.
+  uint32_t OpenTargets(TargetPool pool) const {
+    return open_targets_[static_cast<size_t>(pool)].load(std::memory_order_relaxed);
+  }
+
+  // Whether a worker that only decodes takes new requests: the group is disaggregated, also while it
+  // has no prefill worker.
+  bool HasDecodeWorkers() const { return has_decode_workers_.load(std::memory_order_relaxed); }
 
   // As in Router.
   bool PrefillComplete(BookingId id, MonotonicTime now);
@@ -178,7 +197,8 @@ class Scheduler {
                     MonotonicTime now);
   bool OutputBlock(BookingId id, std::optional<double> fraction, MonotonicTime now);
   bool KeepAlive(BookingId id, MonotonicTime now);
-  bool Finish(BookingId id);
+  bool Finish(BookingId id, MonotonicTime now);
+  bool DropSession(BookingId id);
   bool IsLive(BookingId id) const;
   void Expire(MonotonicTime now, std::vector<BookingId>* expired);
 
@@ -189,6 +209,8 @@ class Scheduler {
     uint64_t ejections_total = 0;
     uint64_t ejections_refused_total = 0;
     std::vector<QueueClassSnapshot> queue;
+    SessionFigures decode_sessions = {};
+    SessionFigures prefill_sessions = {};
   };
   // Overloaded by these thresholds; null: by those that the scheduler was made with.
   LoadSnapshot Loads(const OverloadThresholds* overload = nullptr) const;
@@ -206,7 +228,8 @@ class Scheduler {
   struct Row {
     Target target;
     TargetSlot slot{};
-    bool draining = false;  // worker->draining, without a cache miss per target
+    WorkerRole role = WorkerRole::kAggregated;  // worker->role, and
+    bool draining = false;                      // worker->draining, without a cache miss per target
     std::shared_ptr<const WorkerSpec> worker;
     std::shared_ptr<const WorkerFacts> facts;
     DecodeSignals reported;
@@ -221,14 +244,18 @@ class Scheduler {
   void CollectCandidates(const ScheduleRequest& request, Ejected ejected, MonotonicTime now,
                          CandidateTable* table, Placement* placement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CandidateFilter::Verdict Judge(const CandidateFilter& filter, const Row& row, bool overloaded,
+  CandidateFilter::Verdict Judge(const ScheduleRequest& request, const Row& row, bool overloaded,
                                  MonotonicTime now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Notes why the row's target is no candidate.
   static void Exclude(const Row& row, CandidateFilter::Verdict verdict, double overlap_blocks,
                       const ScheduleRequest& request, CandidateTable* table);
   static void ScoreCandidates(const ScheduleRequest& request, CandidateTable* table);
   void PickCandidate(const ScheduleRequest& request, const CandidateTable& table,
-                     Placement* placement) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                     const SessionBinding::Choice& session, Placement* placement)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  SessionBinding::Choice ChooseBySession(const ScheduleRequest& request,
+                                         const CandidateTable& table, MonotonicTime now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False if the ledger is full.
   bool Book(const ScheduleRequest& request, const CandidateTable& table, MonotonicTime now,
             Placement* placement) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -249,6 +276,11 @@ class Scheduler {
   Row* FindRow(Target target) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::vector<Row>::iterator FirstRowOf(WorkerId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The target's row. REQUIRES: it has one.
+  static const Row& RowOf(const Target& target, std::span<const Row> rows);
+  void CountOpenTargets() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The target's bookings are void.
+  void DropTarget(TargetSlot slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const SchedulerConfig config_;
   mutable Mutex mu_;
@@ -260,6 +292,9 @@ class Scheduler {
   absl::flat_hash_map<TicketId, std::shared_ptr<WaitingRequest>> waiting_
       ABSL_GUARDED_BY(mu_);                 // of the queue
   std::atomic<uint64_t> waiting_count_{0};  // of waiting_, written under mu_
+  SessionBinding sessions_ ABSL_GUARDED_BY(mu_);
+  std::array<std::atomic<uint32_t>, 2> open_targets_{};  // kDecode, kPrefill; written under mu_
+  std::atomic<bool> has_decode_workers_{false};          // likewise
 };
 
 }  // namespace kvrouter

@@ -33,7 +33,7 @@ uint64_t Scheduler::MostCachedTokens(const ScheduleRequest& request, MonotonicTi
     const double blocks = EffectiveBlocks(overlap.DeviceBlocks(row.target),
                                           overlap.LowerTiers(row.target), request.weights.cost);
     if (blocks <= most_blocks) continue;
-    const Verdict verdict = Judge(*request.filter, row, false, now);
+    const Verdict verdict = Judge(request, row, false, now);
     if (verdict == Verdict::kEligible || verdict == Verdict::kEjected) most_blocks = blocks;
   }
   const auto cached_tokens =
@@ -50,7 +50,7 @@ Readiness Scheduler::ReadinessOf(const ScheduleRequest& request, uint32_t policy
   bool any_ejected = false;
   bool ejected_idle = false;
   for (const Row& row : rows_) {
-    const Verdict verdict = Judge(*request.filter, row, false, now);
+    const Verdict verdict = Judge(request, row, false, now);
     if (verdict != Verdict::kEligible && verdict != Verdict::kEjected) continue;
     const bool is_busy = IsPrefillBusy(ledger_.LoadOf(row.slot).active_prefill_tokens,
                                        row.worker->max_num_batched_tokens, busy);

@@ -40,7 +40,7 @@ std::string CostWords(uint64_t worker, uint32_t rank, double overlap_blocks, dou
                      decode_blocks, cost_blocks);
 }
 
-class Library final : public Leg {
+class Library final : public FleetLeg {
  public:
   const char* Name() const override { return "library"; }
 
@@ -104,7 +104,7 @@ class Library final : public Leg {
 };
 
 // What both doors stand on.
-class DoorLeg : public Leg {
+class DoorLeg : public FleetLeg {
  protected:
   DoorLeg() {
     metrics_.SetSources({.router = &router_,
@@ -321,12 +321,12 @@ class Http final : public DoorLeg {
 
 }  // namespace
 
-Leg::Leg() : metrics_({}), router_(Config(), &metrics_) {
+FleetLeg::FleetLeg() : metrics_({}), router_(Config(), &metrics_) {
   metrics_.SetSources({.router = &router_, .http = {}, .ready = {}});
 }
 
-std::unique_ptr<Leg> LibraryLeg() { return std::make_unique<Library>(); }
-std::unique_ptr<Leg> GrpcLeg() { return std::make_unique<Grpc>(); }
-std::unique_ptr<Leg> HttpLeg() { return std::make_unique<Http>(); }
+std::unique_ptr<FleetLeg> LibraryLeg() { return std::make_unique<Library>(); }
+std::unique_ptr<FleetLeg> GrpcLeg() { return std::make_unique<Grpc>(); }
+std::unique_ptr<FleetLeg> HttpLeg() { return std::make_unique<Http>(); }
 
 }  // namespace kvrouter

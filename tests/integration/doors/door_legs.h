@@ -31,10 +31,10 @@ struct LegRequest {
   std::optional<uint64_t> expected_output_tokens;
 };
 
-class Leg {
+class FleetLeg {
  public:
-  Leg();
-  virtual ~Leg() = default;
+  FleetLeg();
+  virtual ~FleetLeg() = default;
 
   virtual const char* Name() const = 0;
   virtual void AddWorker(const WorkerSpec& spec) = 0;
@@ -56,9 +56,9 @@ class Leg {
   Router router_;
 };
 
-std::unique_ptr<Leg> LibraryLeg();
-std::unique_ptr<Leg> GrpcLeg();
-std::unique_ptr<Leg> HttpLeg();
+std::unique_ptr<FleetLeg> LibraryLeg();
+std::unique_ptr<FleetLeg> GrpcLeg();
+std::unique_ptr<FleetLeg> HttpLeg();
 
 }  // namespace kvrouter
 

@@ -199,7 +199,7 @@ class History {
     return out.str();
   }
 
-  static std::string Families(const Leg& leg, const std::set<std::string>& without) {
+  static std::string Families(const FleetLeg& leg, const std::set<std::string>& without) {
     std::istringstream text(leg.MetricsText());
     std::string kept;
     for (std::string line; std::getline(text, line);) {
@@ -225,7 +225,7 @@ class History {
   }
 
   std::mt19937_64 random_;
-  std::vector<std::unique_ptr<Leg>> legs_;
+  std::vector<std::unique_ptr<FleetLeg>> legs_;
   std::vector<WorkerId> workers_;
   std::map<WorkerId, Incarnation> incarnations_;
   std::map<WorkerId, uint32_t> ranks_;

@@ -181,6 +181,9 @@ class RandomFleet {
           ASSERT_TRUE(is_allowed && !is_excluded);
           ++counts.draining;
           break;
+        case FilterReason::kOtherRole:
+          FAIL() << "all are aggregated here";
+          break;
         case FilterReason::kNotPinned:
           FAIL() << "nothing is pinned here";
         case FilterReason::kTaints:

@@ -166,18 +166,12 @@ class Conversations {
 
   uint64_t WorkerFor(const SessionIdentifier::Identity& identity) {
     if (!identity.Pins()) return LeastLoaded();
-    const auto acquired = table_.Acquire({.key = identity.key}, now_);
-    uint64_t worker = 0;
-    if (acquired.outcome == SessionTable::Outcome::kLease) {
-      worker = static_cast<uint64_t>(acquired.binding->target.worker);
-    } else {
-      EXPECT_EQ(acquired.outcome, SessionTable::Outcome::kInitialise);
-      worker = LeastLoaded();
-      EXPECT_TRUE(table_.Commit(
-          acquired.hold, {.target = {.worker = WorkerId{worker}}, .incarnation = Incarnation{1}},
-          nullptr));
-    }
-    EXPECT_TRUE(table_.Release(acquired.hold, now_, nullptr));
+    const auto binding = table_.Find(identity.key, now_);
+    const uint64_t worker = binding ? static_cast<uint64_t>(binding->target.worker) : LeastLoaded();
+    const SessionHold hold =
+        table_.Bind(identity.key,
+                    {.target = {.worker = WorkerId{worker}}, .incarnation = Incarnation{1}}, now_);
+    EXPECT_TRUE(table_.Release(hold, now_));
     return worker;
   }
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <random>
@@ -12,20 +11,14 @@
 namespace kvrouter {
 namespace {
 
-using Outcome = SessionTable::Outcome;
 using std::chrono::seconds;
 
 // Sessions as a map of plain records, holds as who holds what.
-struct NaiveTable {
-  struct Session {
-    bool initialising = false;
-    uint64_t life = 0;  // which binding this is
-    uint64_t worker = 0;
-    uint64_t leases = 0;
-    MonotonicTime deadline{};
-    std::vector<TicketId> waiters = {};
-  };
-  std::map<uint64_t, Session> sessions;
+struct NaiveSession {
+  uint64_t life = 0;  // which binding this is
+  uint64_t worker = 0;
+  uint64_t leases = 0;
+  MonotonicTime deadline{};
 };
 
 class History {
@@ -33,43 +26,38 @@ class History {
   explicit History(uint64_t seed) : random_(seed) {}
 
   void Step() {
-    now_ += std::chrono::milliseconds(random_() % 4000);
+    now_ += std::chrono::milliseconds(1 + random_() % 4000);  // no two deadlines are equal
     switch (random_() % 8) {
       case 0:
       case 1:
       case 2:
-        return Acquire();
+        return Bind();
       case 3:
-        return Commit();
       case 4:
-      case 5:
         return Release();
-      case 6:
+      case 5:
         return Invalidate();
+      case 6:
+        return Forget();
       default:
         return Sweep();
     }
   }
 
   void Compare() {
-    SessionTable::Stats expected;
-    for (const auto& [key, session] : naive_.sessions) {
-      ++expected.sessions;
-      expected.initialising += session.initialising ? 1 : 0;
-      expected.leases += session.leases;
-      expected.waiters += session.waiters.size();
-      const auto seen = table_.Peek(SessionKey{key}, now_);
-      const bool bound = !session.initialising && (session.leases > 0 || session.deadline > now_);
+    uint64_t leases = 0;
+    for (uint64_t key = 1; key <= kKeys; ++key) {
+      const auto it = sessions_.find(key);
+      const bool bound = it != sessions_.end() && !IsExpired(it->second);
+      const auto seen = table_.Find(SessionKey{key}, now_);
       ASSERT_EQ(seen.has_value(), bound) << key;
       if (bound) {
-        ASSERT_EQ(static_cast<uint64_t>(seen->target.worker), session.worker);
+        ASSERT_EQ(static_cast<uint64_t>(seen->target.worker), it->second.worker);
       }
+      if (it != sessions_.end()) leases += it->second.leases;
     }
-    const auto stats = table_.GetStats();
-    ASSERT_EQ(stats.sessions, expected.sessions);
-    ASSERT_EQ(stats.initialising, expected.initialising);
-    ASSERT_EQ(stats.leases, expected.leases);
-    ASSERT_EQ(stats.waiters, expected.waiters);
+    ASSERT_EQ(table_.GetStats().sessions, sessions_.size());
+    ASSERT_EQ(table_.GetStats().leases, leases);
   }
 
   void ReleaseAll() {
@@ -78,7 +66,6 @@ class History {
     Sweep();
     ASSERT_EQ(table_.GetStats().sessions, 0u);
     ASSERT_EQ(table_.GetStats().leases, 0u);
-    ASSERT_EQ(table_.GetStats().waiters, 0u);
   }
 
  private:
@@ -91,123 +78,82 @@ class History {
     uint64_t life = 0;
   };
 
-  NaiveTable::Session* Live(const Held& held) {
-    const auto it = naive_.sessions.find(held.key);
-    return it != naive_.sessions.end() && it->second.life == held.life ? &it->second : nullptr;
-  }
+  bool IsExpired(const NaiveSession& s) const { return s.leases == 0 && s.deadline <= now_; }
 
-  bool IsIdle(const NaiveTable::Session& s) { return !s.initialising && s.leases == 0; }
+  NaiveSession* Live(const Held& held) {
+    const auto it = sessions_.find(held.key);
+    return it != sessions_.end() && it->second.life == held.life ? &it->second : nullptr;
+  }
 
   void DropExpired() {
-    std::erase_if(naive_.sessions, [&](const auto& entry) {
-      return IsIdle(entry.second) && entry.second.deadline <= now_;
-    });
+    std::erase_if(sessions_, [&](const auto& entry) { return IsExpired(entry.second); });
   }
 
-  Outcome ExpectedInitialise(uint64_t key) {
-    if (naive_.sessions.size() >= kMaxSessions) {
-      DropExpired();
-      if (naive_.sessions.size() >= kMaxSessions) {
-        auto oldest = naive_.sessions.end();
-        for (auto it = naive_.sessions.begin(); it != naive_.sessions.end(); ++it) {
-          if (!IsIdle(it->second)) continue;
-          if (oldest == naive_.sessions.end() || it->second.deadline < oldest->second.deadline) {
-            oldest = it;
-          }
-        }
-        if (oldest == naive_.sessions.end()) return Outcome::kUnbound;
-        naive_.sessions.erase(oldest);
-      }
+  // False: all are at work.
+  bool MakeRoom() {
+    if (sessions_.size() < kMaxSessions) return true;
+    DropExpired();
+    if (sessions_.size() < kMaxSessions) return true;
+    auto oldest = sessions_.end();
+    for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+      if (it->second.leases > 0) continue;
+      if (oldest == sessions_.end() || it->second.deadline < oldest->second.deadline) oldest = it;
     }
-    naive_.sessions[key] = {.initialising = true, .life = ++lives_};
-    return Outcome::kInitialise;
+    if (oldest == sessions_.end()) return false;
+    sessions_.erase(oldest);
+    return true;
   }
 
-  Outcome ExpectedAcquire(uint64_t key, TicketId ticket) {
-    const auto it = naive_.sessions.find(key);
-    if (it == naive_.sessions.end()) return ExpectedInitialise(key);
-    if (it->second.initialising) {
-      it->second.waiters.push_back(ticket);
-      return Outcome::kWait;
-    }
-    if (it->second.leases == 0 && it->second.deadline <= now_) {
-      naive_.sessions.erase(it);
-      return ExpectedInitialise(key);
-    }
-    ++it->second.leases;
-    return Outcome::kLease;
-  }
-
-  void Acquire() {
-    now_ += std::chrono::nanoseconds(1);  // no two deadlines are equal
+  void Bind() {
     const uint64_t key = 1 + random_() % kKeys;
-    const TicketId ticket{++tickets_};
-    const Outcome expected = ExpectedAcquire(key, ticket);
-    const auto acquired = table_.Acquire({.key = SessionKey{key}, .ticket = ticket}, now_);
-    ASSERT_EQ(acquired.outcome, expected);
-    if (expected == Outcome::kLease || expected == Outcome::kInitialise) {
-      holds_.push_back({.hold = acquired.hold, .key = key, .life = naive_.sessions[key].life});
+    const uint64_t worker = 1 + random_() % 3;
+    const auto it = sessions_.find(key);
+    if (it != sessions_.end() && (IsExpired(it->second) || it->second.worker != worker))
+      sessions_.erase(it);
+    bool expect_hold = true;
+    if (sessions_.contains(key)) {
+      ++sessions_[key].leases;
+    } else if (MakeRoom()) {
+      sessions_[key] = {.life = ++lives_, .worker = worker, .leases = 1};
+    } else {
+      expect_hold = false;
     }
-    if (expected == Outcome::kLease) {
-      ASSERT_EQ(static_cast<uint64_t>(acquired.binding->target.worker),
-                naive_.sessions[key].worker);
-    }
+    const SessionHold hold =
+        table_.Bind(SessionKey{key}, {.target = {.worker = WorkerId{worker}}}, now_);
+    ASSERT_EQ(hold != kNoHold, expect_hold);
+    if (expect_hold) holds_.push_back({.hold = hold, .key = key, .life = sessions_[key].life});
   }
 
-  Held TakeHold(bool keep) {
+  Held TakeHold() {
     const size_t place = random_() % holds_.size();
     const Held held = holds_[place];
-    if (!keep) {
-      holds_[place] = holds_.back();
-      holds_.pop_back();
-    }
+    holds_[place] = holds_.back();
+    holds_.pop_back();
     return held;
-  }
-
-  void ExpectWoken(std::vector<TicketId>* waiters) {
-    ASSERT_EQ(woken_, *waiters);
-    waiters->clear();
-    woken_.clear();
-  }
-
-  void Commit() {
-    if (holds_.empty()) return;
-    const Held held = TakeHold(true);
-    const uint64_t worker = 1 + random_() % 5;
-    NaiveTable::Session* const session = Live(held);
-    ASSERT_EQ(table_.Commit(held.hold, {.target = {.worker = WorkerId{worker}}}, &woken_),
-              session != nullptr);
-    if (session == nullptr) return;
-    session->worker = worker;
-    if (session->initialising) session->leases = 1;
-    session->initialising = false;
-    ExpectWoken(&session->waiters);
   }
 
   void Release() {
     if (holds_.empty()) return;
     now_ += std::chrono::nanoseconds(1);
-    const Held held = TakeHold(false);
-    NaiveTable::Session* const session = Live(held);
-    ASSERT_EQ(table_.Release(held.hold, now_, &woken_), session != nullptr);
+    const Held held = TakeHold();
+    NaiveSession* const session = Live(held);
+    ASSERT_EQ(table_.Release(held.hold, now_), session != nullptr);
     if (session == nullptr) return;
-    if (session->initialising) {
-      ExpectWoken(&session->waiters);
-      naive_.sessions.erase(held.key);
-      return;
-    }
     --session->leases;
     session->deadline = now_ + seconds(60);
   }
 
   void Invalidate() {
     if (holds_.empty()) return;
-    const Held held = TakeHold(false);
-    NaiveTable::Session* const session = Live(held);
-    ASSERT_EQ(table_.Invalidate(held.hold, &woken_), session != nullptr);
-    if (session == nullptr) return;
-    ExpectWoken(&session->waiters);
-    naive_.sessions.erase(held.key);
+    const Held held = TakeHold();
+    NaiveSession* const session = Live(held);
+    ASSERT_EQ(table_.Invalidate(held.hold), session != nullptr);
+    if (session != nullptr) sessions_.erase(held.key);
+  }
+
+  void Forget() {
+    const uint64_t key = 1 + random_() % kKeys;
+    ASSERT_EQ(table_.Forget(SessionKey{key}), sessions_.erase(key) == 1);
   }
 
   void Sweep() {
@@ -218,11 +164,9 @@ class History {
   std::mt19937_64 random_;
   MonotonicTime now_{};
   SessionTable table_{{.idle_ttl = seconds(60), .max_sessions = kMaxSessions}};
-  NaiveTable naive_;
+  std::map<uint64_t, NaiveSession> sessions_;
   std::vector<Held> holds_;
-  std::vector<TicketId> woken_;
   uint64_t lives_ = 0;
-  uint64_t tickets_ = 0;
 };
 
 TEST(SessionTablePropertyTest, AgreesWithPlainRecordsOnRandomHistories) {

@@ -368,7 +368,7 @@ class RandomState {
         ++live.output_blocks;
         return;
       default:
-        ASSERT_TRUE(scheduler_->Finish(bookings_[i]));
+        ASSERT_TRUE(scheduler_->Finish(bookings_[i], {}));
         bookings_.erase(bookings_.begin() + static_cast<long>(i));
         fleet_.live.erase(fleet_.live.begin() + static_cast<long>(i));
         return;

@@ -222,7 +222,7 @@ TEST(OptionsTest, EveryNumberRefusesWhatIsNoneAndEverySwitchWhatIsNeither) {
     if (!number && !option.is_switch) continue;
     for (const char* bad :
          {"", "x", "-1", "nan", "inf", "1e999", "0x10", "1 ", " 1", "99999999999999999999999"}) {
-      if (!option.is_switch && option.range.starts_with("a finite number >= 0") &&
+      if (!option.is_switch && option.range.find("a finite number >= 0") != std::string::npos &&
           std::string(bad).starts_with("9999"))
         continue;
       DaemonConfig config;
@@ -523,6 +523,66 @@ TEST(OptionsTest, WorkersThatCannotLiveTogetherAreRefused) {
 TEST(OptionsTest, MissingConfigFileIsAnError) {
   EXPECT_THAT(ErrorOf({"--config", "/nonexistent/kvrouter.yaml"}),
               HasSubstr("/nonexistent/kvrouter.yaml"));
+}
+
+TEST(OptionsTest, TheForksSpellingsOfMigrationAreUnderstood) {
+  const auto mode = [](const std::string& text) {
+    const auto loaded = LoadOptions({}, {{"DYN_KV_MIGRATION", text}});
+    EXPECT_TRUE(loaded.ok()) << text;
+    return loaded->config.router.migration.mode;
+  };
+  for (const char* on : {"1", "true", "TRUE", "migrate"})
+    EXPECT_EQ(mode(on), MigrationMode::kMigrate);
+  for (const char* dry : {"dry", "DRY"}) EXPECT_EQ(mode(dry), MigrationMode::kDry);
+  for (const char* off : {"0", "false", "off"}) EXPECT_EQ(mode(off), MigrationMode::kOff);
+  EXPECT_THAT(ErrorOf({}, {{"DYN_KV_MIGRATION", "maybe"}}), HasSubstr("want off, dry or migrate"));
+}
+
+TEST(OptionsTest, TheJsonOfConditionalDisaggregationIsStrongerThanItsVariables) {
+  const auto loaded = LoadOptions(
+      {},
+      {{"DYN_ROUTER_CONDITIONAL_DISAGG", "true"},
+       {"DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD", "1"},
+       {"DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD", "0.9"},
+       {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG",
+        R"({"policy": "isl_or_load", "eff_isl_threshold": 4096, "prefill_busy_threshold": 0.5})"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ConditionalDisagg& conditional = loaded->config.router.gate.conditional;
+  EXPECT_TRUE(conditional.enabled);
+  EXPECT_EQ(conditional.policy, ConditionalDisagg::Policy::kIslOrLoad);
+  EXPECT_EQ(conditional.eff_isl_threshold_tokens, 4096u);
+  EXPECT_EQ(conditional.prefill_busy_threshold, 0.5);
+  EXPECT_EQ(conditional.decode_busy_threshold, 0.9) << "the JSON does not speak of it";
+  EXPECT_EQ(SettingOf(*loaded, "router_conditional_disagg_eff_isl_threshold").value, "4096");
+  const auto config = [](const std::string& json) {
+    return ErrorOf({"--router-conditional-disagg-config=" + json});
+  };
+  EXPECT_THAT(config(R"({"eff_isl": 1})"), HasSubstr("unknown key 'eff_isl'"));
+  EXPECT_THAT(config(R"({"eff_isl_threshold": -1})"),
+              HasSubstr("eff_isl_threshold: bad value '-1'"));
+  EXPECT_THAT(config("[1"), HasSubstr("router_conditional_disagg_config: bad value"));
+  EXPECT_EQ(config(R"({"decode_busy_threshold": null})"), "");
+  EXPECT_THAT(
+      ErrorOf({"--router-conditional-disagg", "--router-conditional-disagg-policy=prefill_load"}),
+      HasSubstr("prefill_busy_threshold"));
+}
+
+TEST(OptionsTest, SessionSettingsHaveDynamosNamesAndRanges) {
+  const auto loaded = LoadOptions({"--session-soft", "--session-soft-max-cost-factor=2"},
+                                  {{"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", "31536000"},
+                                   {"DYN_SESSION_FROM_PREFIX_TOKENS", "256"},
+                                   {"DYN_SESSION_RENDEZVOUS", "1"}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const SessionConfig& sessions = loaded->config.router.sessions;
+  EXPECT_EQ(sessions.affinity_ttl, std::chrono::seconds(31'536'000));
+  EXPECT_EQ(sessions.prefix_tokens, 256u);
+  EXPECT_TRUE(sessions.rendezvous);
+  EXPECT_TRUE(sessions.soft);
+  EXPECT_EQ(sessions.soft_pin.max_cost_factor, 2);
+  EXPECT_THAT(ErrorOf({}, {{"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", "0"}}), HasSubstr("want"));
+  EXPECT_THAT(ErrorOf({}, {{"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", "31536001"}}),
+              HasSubstr("want"));
+  EXPECT_THAT(ErrorOf({"--session-soft-max-cost-factor=0.5"}), HasSubstr("max_cost_factor"));
 }
 
 }  // namespace

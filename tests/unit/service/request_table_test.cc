@@ -89,8 +89,10 @@ TEST(RequestTableTest, SweepTakesOutTheDeadOnly) {
   }
   table.Reserve("deciding");
   const auto is_even = [](BookingId booking) { return static_cast<uint64_t>(booking) % 2 == 0; };
-  EXPECT_EQ(table.Sweep(is_even), 500u);
-  EXPECT_EQ(table.Sweep(is_even), 0u);
+  std::vector<BookingId> left_over;
+  EXPECT_EQ(table.Sweep(is_even, &left_over), 500u);
+  EXPECT_EQ(table.Sweep(is_even, &left_over), 0u);
+  EXPECT_TRUE(left_over.empty());
   EXPECT_EQ(table.BookedCount(), 500u);
   EXPECT_EQ(table.FindBooking("3"), kNoBooking);
   EXPECT_EQ(table.FindBooking("4"), BookingId{4});
