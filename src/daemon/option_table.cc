@@ -101,7 +101,7 @@ Option Seconds(std::string name, std::string environment, Field field, double ma
   const auto set = [field, max, range](std::string_view text,
                                        DaemonConfig* config) -> absl::Status {
     if constexpr (kMayBeAbsent) {
-      if (Lower(text) == "none" || text.empty()) {
+      if (Lower(text) == "none") {
         field(*config) = std::nullopt;
         return absl::OkStatus();
       }

@@ -59,7 +59,8 @@ def plane():
 def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, tmp_path):
     engine = new_engine()
     daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint,
-                   '--snapshot-path', str(tmp_path / 'snapshot'), '--snapshot-interval-secs', '1', '--router-queue-threshold', '1000')
+                   '--snapshot-path', str(tmp_path / 'snapshot'), '--snapshot-interval-secs', '1', '--router-queue-threshold', '1000',
+                   '--router-predicted-ttl-secs', '60')
     daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     plane.wait_for_subscriber()
     plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,
