@@ -282,8 +282,6 @@ TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
   EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_REPLICA_SYNC", "4"}}),
             "value '4' from environment DYN_ROUTER_REPLICA_SYNC: not supported: routers do not tell "
             "each other of their bookings; send all requests of a model to one");
-  EXPECT_EQ(ErrorOf({}, {{"DYN_KV_MIGRATION", "4"}}),
-            "value '4' from environment DYN_KV_MIGRATION: not implemented yet");
   EXPECT_THAT(ErrorOf({"--router-replica-sync=4"}),
               HasSubstr("flag '--router-replica-sync=4': not supported: "));
   const ConfigOnDisk file("router_replica_sync: true\n");
