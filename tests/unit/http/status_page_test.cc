@@ -20,7 +20,8 @@ StatusReport ReportWithWorker() {
   PartitionSnapshot partition;
   partition.model_name = "m";
   partition.routing_group = "g";
-  partition.loads.push_back({.target = {WorkerId{7}, 1}, .active_prefill_tokens = 4321});
+  partition.loads.push_back(
+      {.target = {WorkerId{7}, 1}, .active_prefill_tokens = 4321, .ejected_until = {}});
   report.partitions.push_back(partition);
   FeedReport feed;
   feed.target = {WorkerId{7}, 1};
