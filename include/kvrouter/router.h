@@ -315,8 +315,8 @@ class Router {
   // change, the same if nothing differs. On an error nothing has changed: INVALID_ARGUMENT as
   // Validate; FAILED_PRECONDITION for a difference in anything but the weights (their credit may
   // not become or cease to be 0), the temperature, what is tracked besides output, whether reuse is
-  // assumed, the gate (but for local continuations), migration, strict disaggregation, the decision
-  // detail and the shadow policy.
+  // assumed, overload thresholds, the gate (but for local continuations), migration, strict
+  // disaggregation, the source's time-out, the decision detail and the shadow policy.
   absl::StatusOr<uint64_t> Reconfigure(const RouterConfig& config);
   uint64_t ConfigGeneration() const;
   std::shared_ptr<const RouterConfig> Config() const;  // in force; never null

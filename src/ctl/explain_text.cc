@@ -50,7 +50,7 @@ std::string WhyText(const v1::RouteResponse& r) {
     case v1::DECISION_REASON_SESSION:
       return "its session is bound there";
     case v1::DECISION_REASON_RENDEZVOUS:
-      return "every router would choose it for this session";
+      return "every router would choose it for the conversation";
     default:
       return "for a reason this kvrouterctl does not know";
   }

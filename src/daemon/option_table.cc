@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "adapters/discovery/api_client.h"
 #include "adapters/http/http_format.h"
+#include "daemon/option_builders.h"
 #include "kvrouter/decision_record.h"
 #include "kvrouter/limits.h"
 #include "service/worker_registry.h"
@@ -22,148 +20,6 @@
 namespace kvrouter {
 namespace {
 
-absl::Status Want(std::string_view range) {
-  return absl::InvalidArgumentError(fmt::format("want {}", range));
-}
-
-template <typename Number>
-bool ParseNumber(std::string_view text, Number* out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-// ---- Row builders: `field` maps a DaemonConfig to the setting's place in it. ----
-
-constexpr double kUnbounded = std::numeric_limits<double>::max();
-
-template <typename Field>
-Option Real(std::string name, std::string environment, Field field, double max, std::string help) {
-  std::string range =
-      max == kUnbounded ? "a finite number >= 0" : fmt::format("a number in 0..{}", max);
-  const auto set = [field, max, range](std::string_view text,
-                                       DaemonConfig* config) -> absl::Status {
-    double value = 0;
-    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0 || value > max)
-      return Want(range);
-    field(*config) = value;
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return fmt::format("{}", field(copy));
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-// Whole numbers and durations (in the unit of the field's type, which the name ends in).
-template <typename Field>
-Option Whole(std::string name, std::string environment, Field field, uint64_t min, uint64_t max,
-             std::string help) {
-  using Value = std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>;
-  std::string range = fmt::format("a whole number in {}..{}", min, max);
-  const auto set = [field, min, max, range](std::string_view text,
-                                            DaemonConfig* config) -> absl::Status {
-    uint64_t value = 0;
-    if (!ParseNumber(text, &value) || value < min || value > max) return Want(range);
-    if constexpr (std::is_integral_v<Value>) {
-      field(*config) = static_cast<Value>(value);
-    } else {
-      field(*config) = Value(static_cast<typename Value::rep>(value));
-    }
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    if constexpr (std::is_integral_v<Value>) {
-      return fmt::format("{}", field(copy));
-    } else {
-      return fmt::format("{}", field(copy).count());
-    }
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-// Seconds with a fraction, into nanoseconds; the field may be absent, as "none".
-template <typename Field>
-Option Seconds(std::string name, std::string environment, Field field, double max,
-               std::string help) {
-  using Value = std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>;
-  constexpr bool kMayBeAbsent = !std::is_same_v<Value, std::chrono::nanoseconds>;
-  std::string range = fmt::format("a number in 0..{}{}", max, kMayBeAbsent ? ", or none" : "");
-  const auto set = [field, max, range](std::string_view text,
-                                       DaemonConfig* config) -> absl::Status {
-    if constexpr (kMayBeAbsent) {
-      if (Lower(text) == "none") {
-        field(*config) = std::nullopt;
-        return absl::OkStatus();
-      }
-    }
-    double value = 0;
-    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0 || value > max)
-      return Want(range);
-    field(*config) = std::chrono::nanoseconds(std::llround(value * 1e9));
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    const auto text = [](std::chrono::nanoseconds value) {
-      return fmt::format("{}", std::chrono::duration<double>(value).count());
-    };
-    if constexpr (kMayBeAbsent) {
-      return field(copy) ? text(*field(copy)) : std::string("none");
-    } else {
-      return text(field(copy));
-    }
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-template <typename Field>
-Option Switch(std::string name, std::string environment, Field field, std::string help) {
-  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
-    const std::string value = Lower(text);
-    const bool yes = value == "true" || value == "1" || value == "yes" || value == "on";
-    const bool no = value == "false" || value == "0" || value == "no" || value == "off";
-    if (!yes && !no) return Want("true or false");
-    field(*config) = yes;
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return std::string(field(copy) ? "true" : "false");
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), "true or false", true, set, get};
-}
-
-// Free text; `check` may refuse it.
-template <typename Field, typename Check>
-Option Words(std::string name, std::string environment, Field field, std::string range, Check check,
-             std::string help) {
-  const auto set = [field, range, check](std::string_view text,
-                                         DaemonConfig* config) -> absl::Status {
-    if (!check(text)) return Want(range);
-    field(*config) = std::string(text);
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return field(copy);
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-bool Anything(std::string_view) { return true; }
 bool IsHostPort(std::string_view text) { return ParseHostPort(text).ok(); }
 bool IsDiscoveryBackend(std::string_view text) {
   return text == "none" || text == "mem" || text == "kubernetes";
@@ -179,158 +35,6 @@ bool IsLogLevel(std::string_view text) {
   static constexpr std::array<std::string_view, 6> kLevels = {"trace", "debug", "info",
                                                               "warn",  "error", "off"};
   return std::find(kLevels.begin(), kLevels.end(), text) != kLevels.end();
-}
-
-// Values separated by commas; an empty one between them is left out.
-template <typename Field>
-Option WordList(std::string name, std::string environment, Field field, std::string range,
-                std::string help) {
-  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
-    std::vector<std::string> words;
-    while (!text.empty()) {
-      const size_t comma = std::min(text.find(','), text.size());
-      std::string_view word = text.substr(0, comma);
-      text.remove_prefix(std::min(comma + 1, text.size()));
-      while (word.starts_with(' ')) word.remove_prefix(1);
-      while (word.ends_with(' ')) word.remove_suffix(1);
-      if (!word.empty()) words.emplace_back(word);
-    }
-    field(*config) = std::move(words);
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return fmt::format("{}", fmt::join(field(copy), ","));
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-template <typename Field>
-Option Secret(std::string name, std::string environment, Field field, std::string help) {
-  Option option = Words(std::move(name), std::move(environment), field, "text, or empty", Anything,
-                        std::move(help));
-  option.is_secret = true;
-  return option;
-}
-
-// A number that may be left out, by "none": whole ones, and durations in the unit of their type.
-template <typename Field>
-Option OptionalWhole(std::string name, std::string environment, Field field, uint64_t min,
-                     uint64_t max, std::string help) {
-  using Value =
-      typename std::remove_reference_t<decltype(field(std::declval<DaemonConfig&>()))>::value_type;
-  std::string range = fmt::format("none, or a whole number in {}..{}", min, max);
-  const auto set = [field, min, max, range](std::string_view text,
-                                            DaemonConfig* config) -> absl::Status {
-    if (Lower(text) == "none") {
-      field(*config) = std::nullopt;
-      return absl::OkStatus();
-    }
-    uint64_t value = 0;
-    if (!ParseNumber(text, &value) || value < min || value > max) return Want(range);
-    if constexpr (std::is_integral_v<Value>) {
-      field(*config) = static_cast<Value>(value);
-    } else {
-      field(*config) = Value(static_cast<typename Value::rep>(value));
-    }
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    const auto& value = field(copy);
-    if (!value) return std::string("none");
-    if constexpr (std::is_integral_v<Value>) {
-      return fmt::format("{}", *value);
-    } else {
-      return fmt::format("{}", value->count());
-    }
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-// One of a few words; `aliases` mean one of them, too. Any case.
-template <typename Value>
-struct Choice {
-  const char* name;
-  Value value;
-};
-template <typename Value, typename Field>
-Option OneOf(std::string name, std::string environment, Field field,
-             std::vector<Choice<Value>> choices, std::vector<Choice<Value>> aliases,
-             std::string help) {
-  std::string range;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    range += i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ";
-    range += choices[i].name;
-  }
-  const auto set = [field, choices, aliases, range](std::string_view text,
-                                                    DaemonConfig* config) -> absl::Status {
-    const std::string wanted = Lower(text);
-    for (const auto& list : {choices, aliases}) {
-      for (const Choice<Value>& choice : list) {
-        if (wanted != choice.name) continue;
-        field(*config) = choice.value;
-        return absl::OkStatus();
-      }
-    }
-    return Want(range);
-  };
-  const auto get = [field, choices](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    for (const Choice<Value>& choice : choices)
-      if (choice.value == field(copy)) return std::string(choice.name);
-    return std::string();
-  };
-  return {
-      std::move(name), std::move(environment), std::move(help), std::move(range), false, set, get};
-}
-
-// A share that may be left out.
-template <typename Field>
-Option OptionalShare(std::string name, std::string environment, Field field, std::string help) {
-  const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
-    if (Lower(text) == "none") {
-      field(*config) = std::nullopt;
-      return absl::OkStatus();
-    }
-    double value = 0;
-    if (!ParseNumber(text, &value) || !std::isfinite(value) || value < 0)
-      return Want("none, or a finite number >= 0");
-    field(*config) = value;
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return field(copy) ? fmt::format("{}", *field(copy)) : std::string("none");
-  };
-  return {std::move(name),
-          std::move(environment),
-          std::move(help),
-          "none, or a finite number >= 0",
-          false,
-          set,
-          get};
-}
-
-Option DecisionDetailOption() {
-  return {"decision-detail",
-          "KVROUTER_DECISION_DETAIL",
-          "How much of each decision is kept for explanation: full (cost terms of all candidates, "
-          "at most 64) or winner.",
-          "full or winner",
-          false,
-          [](std::string_view text, DaemonConfig* config) -> absl::Status {
-            if (text != "full" && text != "winner") return Want("full or winner");
-            config->router.decision_detail =
-                text == "full" ? DecisionDetail::kFull : DecisionDetail::kWinner;
-            return absl::OkStatus();
-          },
-          [](const DaemonConfig& config) {
-            return std::string(config.router.decision_detail == DecisionDetail::kFull ? "full"
-                                                                                      : "winner");
-          }};
 }
 
 Option SharedCacheTypeOption() {
@@ -371,27 +75,10 @@ Option KvEventsOption() {
   return option;
 }
 
-Option StoreCountingOption() {
-  return {
-      "feed-store-counting",
-      "KVROUTER_FEED_STORE_COUNTING",
-      "What a block stored again by a rank means: counted (another copy, which needs a removal "
-      "of its own) or set (nothing new, for engines that announce prefixes they already hold).",
-      "counted or set",
-      false,
-      [](std::string_view text, DaemonConfig* config) -> absl::Status {
-        if (text != "counted" && text != "set") return Want("counted or set");
-        config->zmq.store_counting = text == "set" ? StoreCounting::kSet : StoreCounting::kCounted;
-        return absl::OkStatus();
-      },
-      [](const DaemonConfig& config) {
-        return std::string(config.zmq.store_counting == StoreCounting::kSet ? "set" : "counted");
-      }};
-}
-
 #define FIELD(path) \
   [](DaemonConfig & c) -> auto& { return c.path; }
 
+constexpr uint64_t kMaxU64 = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kMaxBytes = uint64_t{1}
                                << 31;  // one message; gRPC's own limit is a signed 32-bit number
@@ -475,9 +162,13 @@ void AddRouting(std::vector<Option>* table) {
   t.push_back(Whole("expiry-check-period-ms", "KVROUTER_EXPIRY_CHECK_PERIOD_MS",
                     FIELD(router.scheduler.expiry_check_period), 10, 3600 * 1000,
                     "How often expired bookings are looked for, in ms."));
-  t.push_back(DecisionDetailOption());
-  t.push_back(Whole("random-seed", "KVROUTER_RANDOM_SEED", FIELD(router.random_seed), 0,
-                    std::numeric_limits<uint64_t>::max(), "Seed of tie-breaks and sampling."));
+  t.push_back(OneOf<DecisionDetail>(
+      "decision-detail", "KVROUTER_DECISION_DETAIL", FIELD(router.decision_detail),
+      {{"full", DecisionDetail::kFull}, {"winner", DecisionDetail::kWinner}}, {},
+      "How much of each decision is kept for explanation: full (cost terms of all candidates, at "
+      "most 64) or winner."));
+  t.push_back(Whole("random-seed", "KVROUTER_RANDOM_SEED", FIELD(router.random_seed), 0, kMaxU64,
+                    "Seed of tie-breaks and sampling."));
 }
 
 Option ShadowPolicyOption() {
@@ -525,52 +216,6 @@ void AddRecord(std::vector<Option>* table) {
                     "once two looks agree. 0: it is read again at SIGHUP only."));
 }
 
-// A threshold that may be unset. `Value` is double or uint64_t.
-template <typename Value, typename Field>
-Option Threshold(std::string name, std::string environment, Field field, double max,
-                 std::string help) {
-  const std::string range = std::is_integral_v<Value> ? "a whole number, or none"
-                            : max == kUnbounded       ? "a finite number >= 0, or none"
-                                                : fmt::format("a number in 0..{}, or none", max);
-  const auto set = [field, max, range](std::string_view text,
-                                       DaemonConfig* config) -> absl::Status {
-    if (Lower(text) == "none") {
-      field(*config).reset();
-      return absl::OkStatus();
-    }
-    Value value = 0;
-    if (!ParseNumber(text, &value)) return Want(range);
-    const auto number = static_cast<double>(value);
-    if (!std::isfinite(number) || number < 0 || number > max) return Want(range);
-    field(*config) = value;
-    return absl::OkStatus();
-  };
-  const auto get = [field](const DaemonConfig& config) {
-    DaemonConfig copy = config;
-    return field(copy) ? fmt::format("{}", *field(copy)) : std::string("none");
-  };
-  return {std::move(name), std::move(environment), std::move(help), range, false, set, get};
-}
-
-Option QueuePolicyOption() {
-  return {"router-queue-policy",
-          "DYN_ROUTER_QUEUE_POLICY",
-          "Order of waiting requests: fcfs (first come) or wspt (fewest uncached tokens first).",
-          "fcfs or wspt",
-          false,
-          [](std::string_view text, DaemonConfig* config) -> absl::Status {
-            const std::string order = Lower(text);
-            if (order != "fcfs" && order != "wspt") return Want("fcfs or wspt");
-            config->router.scheduler.queue.order =
-                order == "wspt" ? QueueOrder::kWspt : QueueOrder::kFcfs;
-            return absl::OkStatus();
-          },
-          [](const DaemonConfig& config) {
-            return std::string(config.router.scheduler.queue.order == QueueOrder::kWspt ? "wspt"
-                                                                                        : "fcfs");
-          }};
-}
-
 // Parity: 0 and less switch it off.
 Option OverlapRefreshOption() {
   using Seconds = std::chrono::duration<double>;
@@ -598,25 +243,28 @@ Option OverlapRefreshOption() {
 
 void AddAdmission(std::vector<Option>* table) {
   auto& t = *table;
-  t.push_back(Threshold<double>(
+  t.push_back(OptionalReal(
       "active-decode-blocks-threshold", "DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD",
       FIELD(router.scheduler.overload.active_decode_blocks), 1,
       "A worker is overloaded while all its ranks use more than this share of their KV blocks; "
       "needs total_kv_blocks."));
-  t.push_back(Threshold<uint64_t>(
+  t.push_back(OptionalWhole(
       "active-prefill-tokens-threshold", "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD",
-      FIELD(router.scheduler.overload.active_prefill_tokens), kUnbounded,
+      FIELD(router.scheduler.overload.active_prefill_tokens), 0, kMaxU64,
       "A worker is overloaded while all its ranks have more prompt tokens than this to compute."));
-  t.push_back(Threshold<double>(
+  t.push_back(OptionalReal(
       "active-prefill-tokens-threshold-frac", "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC",
       FIELD(router.scheduler.overload.active_prefill_tokens_frac), kUnbounded,
       "The same as a multiple of max_num_batched_tokens (unknown: 10000000)."));
-  t.push_back(Threshold<double>(
+  t.push_back(OptionalReal(
       "router-queue-threshold", "DYN_ROUTER_QUEUE_THRESHOLD",
       FIELD(router.scheduler.queue.busy.batch_share), kUnbounded,
       "Requests wait while all ranks that could serve them have more prompt tokens to compute than "
       "this multiple of max_num_batched_tokens; none: nobody ever waits."));
-  t.push_back(QueuePolicyOption());
+  t.push_back(OneOf<QueueOrder>(
+      "router-queue-policy", "DYN_ROUTER_QUEUE_POLICY", FIELD(router.scheduler.queue.order),
+      {{"fcfs", QueueOrder::kFcfs}, {"wspt", QueueOrder::kWspt}}, {},
+      "Order of waiting requests: fcfs (first come) or wspt (fewest uncached tokens first)."));
   t.push_back(Words("router-policy-config", "DYN_ROUTER_POLICY_CONFIG", FIELD(policy_file),
                     "a path, or empty", Anything,
                     "YAML file of policy classes (docs/routing.md#queue); replaces "
@@ -716,8 +364,7 @@ void AddSessions(std::vector<Option>* table) {
 void AddGate(std::vector<Option>* table) {
   auto& t = *table;
   t.push_back(Whole("min-remote-prefill-tokens", "DYN_MIN_REMOTE_PREFILL_TOKENS",
-                    FIELD(router.gate.length.min_remote_prefill_tokens), 0,
-                    std::numeric_limits<uint64_t>::max(),
+                    FIELD(router.gate.length.min_remote_prefill_tokens), 0, kMaxU64,
                     "Shorter prompts are computed by the worker that decodes, not by a prefill "
                     "worker; 0: length does not matter."));
   t.push_back(OneOf<LengthGate::Measure>(
@@ -746,22 +393,22 @@ void AddGate(std::vector<Option>* table) {
       {}, "Few new tokens, busy prefill workers, or either."));
   t.push_back(Whole("router-conditional-disagg-eff-isl-threshold",
                     "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD",
-                    FIELD(router.gate.conditional.eff_isl_threshold_tokens), 0,
-                    std::numeric_limits<uint64_t>::max(), "Few: fewer new tokens than this, and"));
+                    FIELD(router.gate.conditional.eff_isl_threshold_tokens), 0, kMaxU64,
+                    "Few: fewer new tokens than this, and"));
   t.push_back(Real("router-conditional-disagg-eff-isl-ratio-threshold",
                    "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_RATIO_THRESHOLD",
                    FIELD(router.gate.conditional.eff_isl_ratio_threshold), 1,
                    "a smaller share of the prompt than this."));
-  t.push_back(OptionalShare("router-conditional-disagg-prefill-busy-threshold",
-                            "DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD",
-                            FIELD(router.gate.conditional.prefill_busy_threshold),
-                            "Busy: more pending prefill tokens than this share of "
-                            "max_num_batched_tokens; the load policies need it."));
-  t.push_back(OptionalShare("router-conditional-disagg-decode-busy-threshold",
-                            "DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD",
-                            FIELD(router.gate.conditional.decode_busy_threshold),
-                            "Not there if the decode worker would have more than this share of its "
-                            "blocks in use."));
+  t.push_back(OptionalReal("router-conditional-disagg-prefill-busy-threshold",
+                           "DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD",
+                           FIELD(router.gate.conditional.prefill_busy_threshold), kUnbounded,
+                           "Busy: more pending prefill tokens than this share of "
+                           "max_num_batched_tokens; the load policies need it."));
+  t.push_back(OptionalReal("router-conditional-disagg-decode-busy-threshold",
+                           "DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD",
+                           FIELD(router.gate.conditional.decode_busy_threshold), kUnbounded,
+                           "Not there if the decode worker would have more than this share of its "
+                           "blocks in use."));
   t.push_back(Switch("strict-disaggregation", "KVROUTER_STRICT_DISAGGREGATION",
                      FIELD(router.strict_disaggregation),
                      "A prefill leg that cannot be had, or fails, fails the request; otherwise it "
@@ -783,11 +430,9 @@ void AddMigration(std::vector<Option>* table) {
       "Whether a target pulls a prompt's blocks from another worker that holds them; dry: says so "
       "and does not."));
   t.push_back(Whole("kv-migration-min-tokens", "DYN_KV_MIGRATION_MIN_TOKENS",
-                    FIELD(router.migration.min_tokens), 0, std::numeric_limits<uint64_t>::max(),
-                    "From this many tokens on."));
+                    FIELD(router.migration.min_tokens), 0, kMaxU64, "From this many tokens on."));
   t.push_back(OptionalWhole("kv-migration-min-gain-tokens", "KVROUTER_KV_MIGRATION_MIN_GAIN_TOKENS",
-                            FIELD(router.migration.min_gain_tokens), 0,
-                            std::numeric_limits<uint64_t>::max(),
+                            FIELD(router.migration.min_gain_tokens), 0, kMaxU64,
                             "And if the source holds this many more than the target; none: "
                             "kv-migration-min-tokens."));
   t.push_back(Whole("kv-source-timeout-ms", "KVROUTER_KV_SOURCE_TIMEOUT_MS",
@@ -922,7 +567,11 @@ void AddFeeds(std::vector<Option>* table) {
   t.push_back(Whole("max-live-batches-during-replay", "KVROUTER_MAX_LIVE_BATCHES_DURING_REPLAY",
                     FIELD(zmq.max_live_batches_during_replay), 1, 1'000'000,
                     "Live event batches kept per rank while its replay runs."));
-  t.push_back(StoreCountingOption());
+  t.push_back(OneOf<StoreCounting>(
+      "feed-store-counting", "KVROUTER_FEED_STORE_COUNTING", FIELD(zmq.store_counting),
+      {{"counted", StoreCounting::kCounted}, {"set", StoreCounting::kSet}}, {},
+      "What a block stored again by a rank means: counted (another copy, which needs a removal of "
+      "its own) or set (nothing new, for engines that announce prefixes they already hold)."));
 }
 
 void AddWarmRestart(std::vector<Option>* table) {
