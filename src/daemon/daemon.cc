@@ -402,6 +402,7 @@ HttpFigures Daemon::CurrentHttpFigures() const {
                       .bodies_without_room = counters.bodies_without_room,
                       .answers_without_room = counters.answers_without_room,
                       .streams_overflowed = counters.streams_overflowed,
+                      .streams_paused = counters.streams_paused,
                       .selection_answers = Figures(selection_.Answers()),
                       .indexer_answers = Figures(indexer_.Answers()),
                       .selections_cached = selections.entries,

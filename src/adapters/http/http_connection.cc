@@ -56,12 +56,12 @@ void HttpConnection::AwaitRequest() {
   });
 }
 
-void HttpConnection::StartRead() {
+void HttpConnection::StartRead(size_t bytes) {
   if (reading_) return;
   reading_ = true;
   socket_.async_read_some(
-      buffer_.prepare(kReadBytes),
-      [self = shared_from_this()](ErrorCode error, size_t bytes) { self->OnRead(error, bytes); });
+      buffer_.prepare(bytes),
+      [self = shared_from_this()](ErrorCode error, size_t read) { self->OnRead(error, read); });
 }
 
 void HttpConnection::OnRead(ErrorCode error, size_t bytes) {
@@ -77,7 +77,7 @@ void HttpConnection::OnRead(ErrorCode error, size_t bytes) {
     }
     return Close();
   }
-  if (phase_ == Phase::kDraining) return StartRead();  // not committed: thrown away
+  if (phase_ == Phase::kDraining) return StartRead(kReadBytes);  // not committed: thrown away
   buffer_.commit(bytes);
   if (phase_ == Phase::kIdle) ReadRequest();
 }
@@ -228,7 +228,7 @@ void HttpConnection::Drain() {
   socket_.shutdown(Tcp::socket::shutdown_send, error);
   if (error) return Close();
   ArmReadTimer(kDrainTimeout);
-  StartRead();
+  StartRead(kReadBytes);
 }
 
 void HttpConnection::Close() {

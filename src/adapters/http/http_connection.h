@@ -58,7 +58,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   enum class Phase : uint8_t { kIdle, kReading, kAnswering, kDraining, kClosed };
 
   void AwaitRequest();
-  void StartRead();
+  void StartRead(size_t bytes);
   void OnRead(ErrorCode error, size_t bytes);
   void ReadRequest();
   void OnHeader(ErrorCode error);
@@ -75,6 +75,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnStep(HttpExchange::Step step, HttpResponse response);
   bool HoldAnswer(uint64_t bytes);
   void Append(std::string text);
+  void TellQueued(size_t arrived_bytes);
   void WriteMore();
   void OnWritten(ErrorCode error, size_t bytes);
   void AnswerSent();

@@ -10,6 +10,15 @@ namespace kvrouter {
 
 namespace asio = boost::asio;
 
+namespace {
+
+// Room for the next request's first bytes while an answer is awaited.
+constexpr size_t kNoticeBytes = 512;
+// What a sent piece's memory is kept for: the next one, if it was short.
+constexpr size_t kKeptPieceBytes = 1024;
+
+}  // namespace
+
 void HttpConnection::Dispatch() {
   const HttpMessage& message = parser_->get();
   HttpRequest request = ToHttpRequest(message, std::move(body_));
@@ -19,21 +28,32 @@ void HttpConnection::Dispatch() {
   answer_complete_ = false;
 
   exchange_ = std::make_shared<HttpExchange>(
-      [self = shared_from_this()](HttpExchange::Step step, HttpResponse response) {
+      [self = shared_from_this()](HttpExchange::Step step, HttpResponse response, bool pauses) {
+        if (pauses) CountOne(&self->server_->streams_paused);
         asio::post(self->executor(), [self, step, response = std::move(response)]() mutable {
           self->OnStep(step, std::move(response));
         });
-      });
+      },
+      server_->config.pause_unsent_bytes);
+  const bool has_body = !request.body.empty();
   if (!CallHandler(server_->routes, &request, MakeResponder(exchange_)))
     CountOne(&server_->unrouted);
+  // A body that went along is held until the answer is sent, and so is its room.
+  if (has_body && request.body.empty()) answer_room_bytes_ += std::exchange(body_room_bytes_, 0);
   request = {};
   ReturnBody();
-  if (!exchange_->Finished() && buffer_.size() == 0) StartRead();
+  if (exchange_->Finished() || buffer_.size() > 0) return;
+  // Nothing is to be expected but that the client leaves: an idle stream holds no more than that.
+  buffer_.clear();
+  buffer_.shrink_to_fit();
+  StartRead(kNoticeBytes);
 }
 
 void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
   if (phase_ != Phase::kAnswering) return;
   if (server_->stopping.load()) keep_alive_ = false;
+  const bool streams = step == HttpExchange::Step::kBegin || step == HttpExchange::Step::kWrite;
+  const size_t arrived_bytes = streams ? response.body.size() : 0;
   switch (step) {
     case HttpExchange::Step::kComplete:
       if (!HoldAnswer(response.body.size())) {
@@ -67,6 +87,14 @@ void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
       return Close();
   }
   WriteMore();
+  if (arrived_bytes > 0) TellQueued(arrived_bytes);
+}
+
+void HttpConnection::TellQueued(size_t arrived_bytes) {
+  if (exchange_ == nullptr) return;
+  // Its own reference: what waits for this may end the exchange.
+  const std::shared_ptr<HttpExchange> exchange = exchange_;
+  exchange->OnQueued(arrived_bytes, pending_bytes_ + in_flight_.size() - in_flight_sent_bytes_);
 }
 
 // Small answers are bounded by the number of connections; large ones together by the buffers.
@@ -94,6 +122,7 @@ void HttpConnection::WriteMore() {
   if (writing_) return;
   if (in_flight_sent_bytes_ == in_flight_.size()) {
     in_flight_.clear();
+    if (in_flight_.capacity() > kKeptPieceBytes) in_flight_.shrink_to_fit();
     in_flight_sent_bytes_ = 0;
     if (pending_bytes_ == 0) {
       pending_.clear();
@@ -122,6 +151,7 @@ void HttpConnection::OnWritten(ErrorCode error, size_t bytes) {
   const bool all = in_flight_sent_bytes_ == in_flight_.size() && pending_bytes_ == 0;
   if (all || progress_bytes_ >= kWriteProgressBytes) DisarmWriteTimer();
   WriteMore();
+  if (exchange_ != nullptr) TellQueued(0);
 }
 
 void HttpConnection::AnswerSent() {

@@ -18,12 +18,15 @@ class Responder final : public HttpResponder {
   void Begin(HttpResponse head) override {
     exchange_->Send(HttpExchange::Step::kBegin, std::move(head));
   }
-  void Write(std::string chunk) override {
-    exchange_->Send(HttpExchange::Step::kWrite, {.headers = {}, .body = std::move(chunk)});
+  bool Write(std::string chunk) override {
+    return exchange_->Send(HttpExchange::Step::kWrite, {.headers = {}, .body = std::move(chunk)});
   }
   void End() override { exchange_->Send(HttpExchange::Step::kEnd, {}); }
   bool Cancelled() const override { return exchange_->Cancelled(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
+  void OnDrained(std::function<void()> drained) override {
+    exchange_->OnDrained(std::move(drained));
+  }
 
  private:
   const std::shared_ptr<HttpExchange> exchange_;
@@ -31,31 +34,57 @@ class Responder final : public HttpResponder {
 
 }  // namespace
 
-void HttpExchange::PostLocked(Step step, HttpResponse response) {
-  if (post_) post_(step, std::move(response));
+void HttpExchange::PostLocked(Step step, HttpResponse response, bool pauses) {
+  if (post_) post_(step, std::move(response), pauses);
 }
 
-void HttpExchange::Send(Step step, HttpResponse response) {
+bool HttpExchange::Send(Step step, HttpResponse response) {
   MutexLock lock(mu_);
+  bool pauses = false;
   switch (step) {
     case Step::kComplete:
-      if (state_ != State::kOpen) return;
+      if (state_ != State::kOpen) return true;
       state_ = State::kFinished;
       break;
     case Step::kBegin:
-      if (state_ != State::kOpen) return;
+      if (state_ != State::kOpen) return true;
       state_ = State::kStreaming;
+      pauses = CountWrittenLocked(response.body.size());
       break;
     case Step::kWrite:
-      if (state_ != State::kStreaming) return;
+      if (state_ != State::kStreaming) return true;
+      pauses = CountWrittenLocked(response.body.size());
       break;
     case Step::kEnd:
     case Step::kAbort:
-      if (state_ != State::kStreaming) return;
+      if (state_ != State::kStreaming) return true;
       state_ = State::kFinished;
       break;
   }
-  PostLocked(step, std::move(response));
+  PostLocked(step, std::move(response), pauses);
+  return !paused_;
+}
+
+// True: the stream is paused from here on.
+bool HttpExchange::CountWrittenLocked(uint64_t bytes) {
+  if (detached_) return false;
+  posted_bytes_ += bytes;
+  if (paused_ || posted_bytes_ + queued_bytes_ < pause_unsent_bytes_) return false;
+  paused_ = true;
+  return true;
+}
+
+void HttpExchange::OnQueued(uint64_t arrived_bytes, uint64_t queued_bytes) {
+  std::function<void()> drained;
+  {
+    MutexLock lock(mu_);
+    posted_bytes_ -= arrived_bytes;
+    queued_bytes_ = queued_bytes;
+    if (!paused_ || posted_bytes_ + queued_bytes_ > pause_unsent_bytes_ / 2) return;
+    paused_ = false;
+    drained = drained_;
+  }
+  if (drained) drained();
 }
 
 void HttpExchange::Drop() {
@@ -72,14 +101,16 @@ void HttpExchange::Drop() {
 
 void HttpExchange::Detach(bool delivered) {
   Post last;  // holds the connection: released after the lock
-  std::function<void()> gone;
+  std::function<void()> gone, drained;
   {
     MutexLock lock(mu_);
     cancelled_.store(state_ != State::kFinished, std::memory_order_relaxed);
     detached_ = true;
     delivered_ = delivered;
+    paused_ = false;
     last.swap(post_);
     gone.swap(gone_);
+    drained.swap(drained_);
   }
   if (!delivered && gone) gone();
 }
@@ -95,6 +126,13 @@ void HttpExchange::OnGone(std::function<void()> gone) {
     if (delivered_) return;
   }
   gone();
+}
+
+void HttpExchange::OnDrained(std::function<void()> drained) {
+  std::function<void()> earlier;  // released after the lock
+  MutexLock lock(mu_);
+  if (detached_) return;
+  earlier = std::exchange(drained_, std::move(drained));
 }
 
 bool HttpExchange::Finished() const {

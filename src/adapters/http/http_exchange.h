@@ -15,32 +15,50 @@ namespace kvrouter {
 // (its strand). Calls are checked for order here and then handed to the connection. Detach cuts the
 // tie; nothing is handed over after it returns, which is what lets a responder outlive the server.
 //
+// Unsent bytes of a stream are those posted and not yet with the connection, and those queued
+// there. When a Write brings them to the mark the exchange is paused; when half of the mark is left
+// it goes on, and `drained` is called. Both happen under the lock, so no pause is without its end.
+//
 // Thread safety: thread-safe.
 class HttpExchange {
  public:
   enum class Step : uint8_t { kComplete, kBegin, kWrite, kEnd, kAbort };
   // Brings a step to the connection; called under the lock of the exchange, so it only posts.
-  using Post = std::function<void(Step step, HttpResponse response)>;
+  // `pauses`: this step brought the stream to the mark.
+  using Post = std::function<void(Step step, HttpResponse response, bool pauses)>;
 
-  explicit HttpExchange(Post post) : post_(std::move(post)) {}
+  HttpExchange(Post post, uint64_t pause_unsent_bytes)
+      : pause_unsent_bytes_(pause_unsent_bytes), post_(std::move(post)) {}
 
-  void Send(Step step, HttpResponse response);
+  // False: a piece of a stream whose client does not keep up.
+  bool Send(Step step, HttpResponse response);
   void Drop();  // the responder is gone
   // The connection has done with it: the answer was handed to the socket whole, or never will be.
   void Detach(bool delivered);
+  // What the connection holds now, of the stream so far; `arrived_bytes` of what was sent came to
+  // it since the last call. On its strand.
+  void OnQueued(uint64_t arrived_bytes, uint64_t queued_bytes);
   void OnGone(std::function<void()> gone);
+  void OnDrained(std::function<void()> drained);
   bool Cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   bool Finished() const;
 
  private:
   enum class State : uint8_t { kOpen, kStreaming, kFinished };
 
-  void PostLocked(Step step, HttpResponse response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PostLocked(Step step, HttpResponse response, bool pauses = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CountWrittenLocked(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const uint64_t pause_unsent_bytes_;
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
   Post post_ ABSL_GUARDED_BY(mu_);
   std::function<void()> gone_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> drained_ ABSL_GUARDED_BY(mu_);
+  uint64_t posted_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // on their way to the connection
+  uint64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // there
+  bool paused_ ABSL_GUARDED_BY(mu_) = false;
   bool detached_ ABSL_GUARDED_BY(mu_) = false;
   bool delivered_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<bool> cancelled_{false};

@@ -49,6 +49,7 @@ HttpServerCounters& HttpServerCounters::operator+=(const HttpServerCounters& oth
   bodies_without_room += other.bodies_without_room;
   answers_without_room += other.answers_without_room;
   streams_overflowed += other.streams_overflowed;
+  streams_paused += other.streams_paused;
   return *this;
 }
 
@@ -121,7 +122,8 @@ HttpServerCounters HttpServer::Counters() const {
           .bodies_too_large = state.bodies_too_large.load(),
           .bodies_without_room = state.bodies_without_room.load(),
           .answers_without_room = state.answers_without_room.load(),
-          .streams_overflowed = state.streams_overflowed.load()};
+          .streams_overflowed = state.streams_overflowed.load(),
+          .streams_paused = state.streams_paused.load()};
 }
 
 std::string_view HttpRequest::Header(std::string_view name) const {

@@ -48,18 +48,26 @@ struct HttpResponse {
 // closes the connection, so that the client sees it is cut. After the client left, all calls do
 // nothing and Cancelled() is true. A client that closes its sending side while it waits counts as
 // gone.
+//
+// A stream is paced by its writer: Write says false from pause_unsent_bytes on, and `drained` runs
+// when half of that is left, once per pause.
 class HttpResponder {
  public:
   virtual ~HttpResponder() = default;
   virtual void Complete(HttpResponse response) = 0;
   virtual void Begin(
       HttpResponse head) = 0;  // body of `head` is sent as the first chunk if not empty
-  virtual void Write(std::string chunk) = 0;
+  // False: the client does not keep up, so the writer should wait for `drained`. The chunk is taken
+  // all the same.
+  virtual bool Write(std::string chunk) = 0;
   virtual void End() = 0;
   virtual bool Cancelled() const = 0;
   // `gone` runs once if the client leaves, or its connection is closed, before the whole answer was
   // handed to its socket; perhaps at once; on any thread, under no lock. Replaces an earlier one.
   virtual void OnGone(std::function<void()> gone) = 0;
+  // `drained` runs on any thread, under no lock, perhaps before the Write that said false has
+  // returned; never after the client left. Set it before the first Write. Replaces an earlier one.
+  virtual void OnDrained(std::function<void()> drained) = 0;
 };
 
 struct HttpServerConfig {
@@ -72,14 +80,15 @@ struct HttpServerConfig {
   // one is closed at once.
   uint32_t max_connections = 1024;
   // Request bodies and answers of more than kSmallAnswerBytes that all connections hold together;
-  // beyond it 503.
+  // beyond it 503. A body that a handler took along counts until its answer was sent.
   uint64_t max_buffered_bytes = 1ull << 30;
   std::chrono::milliseconds read_timeout{10000};  // for a whole request, once its first byte came
   std::chrono::milliseconds idle_timeout{60000};  // between requests of a kept connection
   // For the next kWriteProgressBytes of an answer, or the rest of it.
   std::chrono::milliseconds write_timeout{10000};
-  uint64_t max_unsent_bytes = 16ull
-                              << 20;  // of a stream; the connection is closed beyond it, counted
+  // Of a stream whose writer does not heed Write; the connection is closed beyond it, counted.
+  uint64_t max_unsent_bytes = 16ull << 20;
+  uint64_t pause_unsent_bytes = 64 * 1024;  // of a stream; from here on Write says false
 };
 inline constexpr size_t kSmallAnswerBytes = 64 * 1024;
 inline constexpr size_t kWriteProgressBytes = 64 * 1024;
@@ -103,6 +112,7 @@ struct HttpServerCounters {
   uint64_t bodies_without_room = 0;   // 503 for max_buffered_bytes
   uint64_t answers_without_room = 0;  // the same
   uint64_t streams_overflowed = 0;    // closed at max_unsent_bytes
+  uint64_t streams_paused = 0;        // times a stream came to pause_unsent_bytes
 
   HttpServerCounters& operator+=(const HttpServerCounters& other);
 };
@@ -114,7 +124,8 @@ struct HttpServerCounters {
 // responder and answers later.
 class HttpServer {
  public:
-  using Handler = std::function<void(const HttpRequest&, std::shared_ptr<HttpResponder>)>;
+  // May take the body out of the request.
+  using Handler = std::function<void(HttpRequest&, std::shared_ptr<HttpResponder>)>;
   using SimpleHandler = std::function<HttpResponse(const HttpRequest&)>;
 
   explicit HttpServer(HttpServerConfig config);

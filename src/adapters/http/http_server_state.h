@@ -52,7 +52,7 @@ struct HttpServerState {
   Counter idle_timeouts{0}, head_timeouts{0}, body_timeouts{0}, write_timeouts{0};
   Counter malformed{0}, heads_too_large{0}, bodies_too_large{0};
   Counter bodies_without_room{0}, answers_without_room{0};
-  Counter streams_overflowed{0};
+  Counter streams_overflowed{0}, streams_paused{0};
 };
 
 inline void CountOne(HttpServerState::Counter* counter) {

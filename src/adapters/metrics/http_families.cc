@@ -25,6 +25,7 @@ void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
   out->Add(http.bodies_without_room, {{"what", "body"}});
   out->Add(http.answers_without_room, {{"what", "answer"}});
   out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
+  out->Show(Metric::kHttpStreamsPaused, http.streams_paused);
   const auto show_routes = [&](Metric metric, const std::vector<HttpRouteFigure>& figures) {
     out->Open(metric);
     for (const HttpRouteFigure& figure : figures) {

@@ -35,6 +35,7 @@ struct HttpFigures {
   uint64_t bodies_without_room = 0;
   uint64_t answers_without_room = 0;
   uint64_t streams_overflowed = 0;
+  uint64_t streams_paused = 0;
   std::vector<HttpRouteFigure> selection_answers;
   std::vector<HttpRouteFigure> indexer_answers = {};  // none if that API is not served
   // Of the selection API's cache of /select inputs.

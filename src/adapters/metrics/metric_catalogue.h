@@ -185,6 +185,7 @@ enum class Metric : uint8_t {
   kHttpBadRequests,
   kHttpBuffersFull,
   kHttpStreamsOverflowed,
+  kHttpStreamsPaused,
   kHttpSelectionRequests,
   kHttpIndexerRequests,
   kSelectionsCached,

@@ -1,8 +1,10 @@
 // Streamed answers, answers from other threads, clients that leave.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <thread>
 
@@ -168,6 +170,119 @@ TEST_F(HttpStreamTest, StreamNobodyReadsIsCutAtItsBound) {
   EXPECT_TRUE(Eventually([&] { return responder->Cancelled(); }));
   EXPECT_EQ(server_->Counters().streams_overflowed, 1u);
 }
+
+TEST_F(HttpStreamTest, WriterThatHeedsAPauseHoldsLittleMoreThanTheMark) {
+  constexpr uint64_t kMarkBytes = 64 * 1024;
+  constexpr size_t kPieceBytes = 8 * 1024;
+  constexpr int kPieces = 2000;  // more than the kernel takes from a client that does not read
+  Start({.max_buffered_bytes = 1u << 20,
+         .max_unsent_bytes = kMarkBytes + 2 * kPieceBytes,  // closed if it held more
+         .pause_unsent_bytes = kMarkBytes});
+  BlockingClient client(server_->Address(), /*receive_buffer_bytes=*/4096);
+  Ask(&client);
+  const auto responder = TakeResponder();
+  Mutex mu;
+  CondVar wake;
+  bool drained = false;
+  responder->OnDrained([&] {
+    MutexLock lock(mu);
+    drained = true;
+    wake.NotifyAll();
+  });
+  responder->Begin({});
+  std::atomic<int> written{0}, pauses{0};
+  std::jthread writer([&] {
+    while (written < kPieces) {
+      {
+        MutexLock lock(mu);
+        drained = false;
+      }
+      ++written;
+      if (responder->Write(std::string(kPieceBytes, 'x'))) continue;
+      ++pauses;
+      MutexLock lock(mu);
+      while (!drained) wake.Wait(mu);
+    }
+    responder->End();
+  });
+  EXPECT_TRUE(Eventually([&] { return pauses > 0; }));
+  client.ReadUntil("\r\n\r\n");
+  size_t got = 0;
+  for (;;) {
+    const std::string line = client.ReadUntil("\r\n");
+    const size_t size = line.empty() ? 0 : std::stoul(line, nullptr, 16);
+    got += client.ReadBytes(size).size();
+    client.ReadUntil("\r\n");
+    if (size == 0) break;
+  }
+  writer.join();
+  EXPECT_EQ(got, kPieceBytes * kPieces);
+  EXPECT_EQ(server_->Counters().streams_overflowed, 0u);
+  EXPECT_EQ(server_->Counters().streams_paused, static_cast<uint64_t>(pauses.load()));
+}
+
+TEST_F(HttpStreamTest, ClientThatLeavesWhileItsStreamIsPausedEndsThePause) {
+  Start({.pause_unsent_bytes = 1});
+  BlockingClient client(server_->Address(), /*receive_buffer_bytes=*/4096);
+  Ask(&client);
+  const auto responder = TakeResponder();
+  std::atomic<int> gone{0};
+  responder->OnGone([&] { ++gone; });
+  responder->Begin({});
+  while (responder->Write(std::string(1u << 20, 'x'))) {
+  }
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return gone == 1; }));
+  EXPECT_TRUE(responder->Write("nobody holds this"));
+}
+
+TEST_F(HttpStreamTest, BodyThatAHandlerTookKeepsItsRoomUntilTheAnswerIsSent) {
+  server_ = std::make_unique<HttpServer>(HttpServerConfig{});
+  std::string taken;
+  server_->RouteAsync("POST", "/take",
+                      [&](HttpRequest& request, std::shared_ptr<HttpResponder> responder) {
+                        MutexLock lock(mu_);
+                        taken = std::move(request.body);
+                        held_ = std::move(responder);
+                      });
+  ASSERT_TRUE(server_->Start().ok());
+  BlockingClient client(server_->Address());
+  client.Send("POST /take HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n" +
+              std::string(100000, 'b'));
+  auto responder = TakeResponder();
+  EXPECT_EQ(taken.size(), 100000u);
+  EXPECT_EQ(server_->Counters().buffered_bytes, 100000u);
+  responder->Complete({.headers = {}, .body = "done"});
+  EXPECT_EQ(client.ReadAnswer().body, "done");
+  EXPECT_TRUE(Eventually([&] { return server_->Counters().buffered_bytes == 0; }));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+TEST_F(HttpStreamTest, IdleStreamTakesLittleMemory) {
+  constexpr size_t kStreams = 300;
+  server_ = std::make_unique<HttpServer>(HttpServerConfig{});
+  std::vector<std::shared_ptr<HttpResponder>> responders;
+  server_->RouteAsync("GET", "/held", [&](HttpRequest&, std::shared_ptr<HttpResponder> responder) {
+    responder->Begin(
+        {.content_type = "text/event-stream", .headers = {}, .body = std::string(300, 'x')});
+    MutexLock lock(mu_);
+    responders.push_back(std::move(responder));
+  });
+  ASSERT_TRUE(server_->Start().ok());
+  std::deque<BlockingClient> clients;
+  const size_t before_bytes = mallinfo2().uordblks;
+  for (size_t i = 0; i < kStreams; ++i) {
+    clients.emplace_back(server_->Address());
+    Ask(&clients.back());
+    clients.back().ReadUntil("xxx\r\n");
+  }
+  const size_t per_stream_bytes = (mallinfo2().uordblks - before_bytes) / kStreams;
+  EXPECT_LT(per_stream_bytes, 12u * 1024);
+  RecordProperty("bytes_per_idle_stream", static_cast<int>(per_stream_bytes));
+  MutexLock lock(mu_);
+  for (const auto& responder : responders) responder->End();
+}
+#endif
 
 TEST_F(HttpStreamTest, ManyStreamsFromOtherThreadsAreWhole) {
   server_ = std::make_unique<HttpServer>(HttpServerConfig{.threads = 2});
