@@ -2,31 +2,43 @@
 #define KVROUTER_SIM_WIRE_COMPLETION_REPLY_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace kvrouter::sim {
 
-// OpenAI completion answers as vLLM shapes them. Every generated token is the text " t".
+// OpenAI answers to completions and chats as vLLM shapes them.
 
 struct CompletionUsage {
   uint64_t prompt_tokens = 0;
-  uint64_t completion_tokens = 0;
-  uint64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  uint64_t completion_tokens = 0;  // of all choices
+  uint64_t cached_tokens = 0;      // of the prompt, found in the prefix cache
 };
 
 struct CompletionHead {
-  std::string id;  // "cmpl-…"
+  std::string id;  // "cmpl-…" or "chatcmpl-…"
   std::string model;
   int64_t created_s = 0;
+  bool chat = false;
 };
 
-// The whole answer of a request that does not stream.
-std::string CompletionBody(const CompletionHead& head, const CompletionUsage& usage);
+// More text of one choice; the last piece carries the finish reason.
+struct CompletionPiece {
+  uint32_t choice = 0;
+  std::string_view text;
+  bool last = false;
+};
 
-// One `data:` line of a stream with `new_tokens` more tokens; the last one carries the finish
-// reason.
-std::string CompletionChunk(const CompletionHead& head, uint64_t new_tokens, bool last);
+// The whole answer of a request that does not stream: one text per choice.
+std::string CompletionBody(const CompletionHead& head, std::span<const std::string> texts,
+                           const CompletionUsage& usage);
+
+// One `data:` line of a stream; `usage` so far, if wanted in every line.
+std::string CompletionChunk(const CompletionHead& head, const CompletionPiece& piece,
+                            const CompletionUsage* usage);
+// The line a choice of a chat begins with: the role, no text.
+std::string ChatOpening(const CompletionHead& head, uint32_t choice, const CompletionUsage* usage);
 // The line with the sums, for requests that asked for it, between the last chunk and the end.
 std::string UsageChunk(const CompletionHead& head, const CompletionUsage& usage);
 inline constexpr std::string_view kStreamEnd = "data: [DONE]\n\n";

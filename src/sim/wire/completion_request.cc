@@ -4,8 +4,11 @@
 #include <simdjson.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/status_macros.h"
+#include "sim/wire/sim_tokenizer.h"
 
 namespace kvrouter::sim {
 namespace {
@@ -37,6 +40,14 @@ absl::Status ReadTokenArray(value prompt, uint64_t limit_tokens, std::vector<Tok
   return absl::OkStatus();
 }
 
+absl::Status TakeText(std::string_view text, uint64_t limit_tokens, std::vector<TokenId>* tokens) {
+  if (text.size() > limit_tokens) {
+    return Bad(fmt::format("prompt: {} tokens, the limit is {}", text.size(), limit_tokens));
+  }
+  *tokens = TextTokens(text);
+  return absl::OkStatus();
+}
+
 absl::Status ReadPrompt(value prompt, uint64_t limit_tokens, std::vector<TokenId>* tokens) {
   json_type type{};
   if (prompt.type().get(type) != simdjson::SUCCESS) return Bad("prompt: broken value");
@@ -45,64 +56,98 @@ absl::Status ReadPrompt(value prompt, uint64_t limit_tokens, std::vector<TokenId
   if (prompt.get_string().get(text) != simdjson::SUCCESS) {
     return Bad("prompt: must be a text or an array of token ids");
   }
-  if (text.size() > limit_tokens) {
-    return Bad(fmt::format("prompt: {} tokens, the limit is {}", text.size(), limit_tokens));
-  }
-  tokens->reserve(text.size());
-  for (const char c : text) tokens->push_back(static_cast<unsigned char>(c));
-  return absl::OkStatus();
+  return TakeText(text, limit_tokens, tokens);
 }
 
-absl::Status ReadMaxTokens(value member, uint64_t limit, uint64_t* max_tokens) {
+template <typename Count>
+absl::Status ReadCount(std::string_view name, value member, uint64_t limit, Count* count) {
   if (IsNull(member)) return absl::OkStatus();
-  if (member.get_uint64().get(*max_tokens) != simdjson::SUCCESS || *max_tokens == 0 ||
-      *max_tokens > limit) {
-    return Bad(fmt::format("max_tokens: must be in 1..{}", limit));
+  uint64_t number = 0;
+  if (member.get_uint64().get(number) != simdjson::SUCCESS || number == 0 || number > limit) {
+    return Bad(fmt::format("{}: must be in 1..{}", name, limit));
   }
+  *count = static_cast<Count>(number);
   return absl::OkStatus();
 }
 
-absl::Status ReadStreamOptions(value member, bool* include_usage) {
+absl::Status ReadFlag(std::string_view name, value member, bool* flag) {
+  if (IsNull(member) || member.get_bool().get(*flag) == simdjson::SUCCESS) return absl::OkStatus();
+  return Bad(fmt::format("{}: must be true or false", name));
+}
+
+absl::Status ReadStreamOptions(value member, CompletionRequest* request) {
   if (IsNull(member)) return absl::OkStatus();
   simdjson::ondemand::object options;
   if (member.get_object().get(options) != simdjson::SUCCESS)
     return Bad("stream_options: must be an object");
   for (auto field : options) {
     std::string_view name;
-    if (field.unescaped_key().get(name) != simdjson::SUCCESS)
+    value option;
+    if (field.unescaped_key().get(name) != simdjson::SUCCESS ||
+        field.value().get(option) != simdjson::SUCCESS) {
       return Bad("stream_options: broken member");
-    if (name == "include_usage" &&
-        field.value().get_bool().get(*include_usage) != simdjson::SUCCESS) {
-      return Bad("stream_options.include_usage: must be true or false");
+    }
+    if (name == "include_usage") {
+      KVR_RETURN_IF_ERROR(
+          ReadFlag("stream_options.include_usage", option, &request->include_usage));
+    } else if (name == "continuous_usage_stats") {
+      KVR_RETURN_IF_ERROR(
+          ReadFlag("stream_options.continuous_usage_stats", option, &request->continuous_usage));
     }
   }
   return absl::OkStatus();
 }
 
+// Members whose order in the body must not matter.
+struct Parts {
+  CompletionRequest request;
+  uint64_t min_tokens = 0;
+  uint64_t max_completion_tokens = 0;   // 0: absent; beats max_tokens
+  nlohmann::ordered_json conversation;  // of a chat
+};
+
+absl::Status ReadJson(std::string_view name, value member, nlohmann::ordered_json* into) {
+  std::string_view text;
+  if (simdjson::to_json_string(member).get(text) == simdjson::SUCCESS) {
+    *into = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!into->is_discarded()) return absl::OkStatus();
+  }
+  return Bad(fmt::format("{}: broken JSON", name));
+}
+
+bool IsOfConversation(std::string_view name) {
+  return name == "messages" || name == "tools" || name == "chat_template_kwargs" ||
+         name == "add_generation_prompt";
+}
+
 absl::Status ReadMember(std::string_view name, value member, const CompletionLimits& limits,
-                        CompletionRequest* request) {
-  if (name == "prompt") return ReadPrompt(member, limits.prompt_tokens, &request->prompt_tokens);
-  if (name == "max_tokens") return ReadMaxTokens(member, limits.max_tokens, &request->max_tokens);
-  if (name == "stream_options") return ReadStreamOptions(member, &request->include_usage);
-  if (name == "stream") {
-    if (!IsNull(member) && member.get_bool().get(request->stream) != simdjson::SUCCESS) {
-      return Bad("stream: must be true or false");
-    }
-  } else if (name == "model") {
+                        Parts* parts) {
+  CompletionRequest& request = parts->request;
+  if (request.chat && IsOfConversation(name)) {
+    return ReadJson(name, member, &parts->conversation[std::string(name)]);
+  }
+  if (!request.chat && name == "prompt") {
+    return ReadPrompt(member, limits.prompt_tokens, &request.prompt_tokens);
+  }
+  if (name == "max_tokens") return ReadCount(name, member, limits.max_tokens, &request.max_tokens);
+  if (name == "max_completion_tokens" && request.chat) {
+    return ReadCount(name, member, limits.max_tokens, &parts->max_completion_tokens);
+  }
+  if (name == "min_tokens") return ReadCount(name, member, limits.max_tokens, &parts->min_tokens);
+  if (name == "n") return ReadCount(name, member, limits.choices, &request.choices);
+  if (name == "stream_options") return ReadStreamOptions(member, &request);
+  if (name == "stream") return ReadFlag(name, member, &request.stream);
+  if (name == "model") {
     std::string_view model;
     if (member.get_string().get(model) != simdjson::SUCCESS) return Bad("model: must be a text");
-    request->model = model;
+    request.model = model;
   } else if (name == "cache_salt") {
     if (!IsNull(member)) return Bad("cache_salt: not supported by the simulated engine");
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
-                                                         const CompletionLimits& limits) {
-  CompletionRequest request;
+absl::Status ReadMembers(std::string_view body, const CompletionLimits& limits, Parts* parts) {
   // Kept between calls: its buffers grow to the largest body and are not allocated anew for each
   // prompt.
   thread_local simdjson::ondemand::parser parser;
@@ -120,10 +165,36 @@ absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
         field.value().get(member) != simdjson::SUCCESS) {
       return Bad("body: broken JSON");
     }
-    KVR_RETURN_IF_ERROR(ReadMember(name, member, limits, &request));
+    KVR_RETURN_IF_ERROR(ReadMember(name, member, limits, parts));
   }
-  if (request.prompt_tokens.empty()) return Bad("prompt: missing or empty");
-  return request;
+  CompletionRequest& request = parts->request;
+  if (parts->max_completion_tokens > 0) request.max_tokens = parts->max_completion_tokens;
+  if (parts->min_tokens > request.max_tokens) {
+    return Bad(fmt::format("min_tokens: {} is more than max_tokens={}", parts->min_tokens,
+                           request.max_tokens));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                         const CompletionLimits& limits) {
+  Parts parts;
+  KVR_RETURN_IF_ERROR(ReadMembers(body, limits, &parts));
+  if (parts.request.prompt_tokens.empty()) return Bad("prompt: missing or empty");
+  return std::move(parts.request);
+}
+
+absl::StatusOr<CompletionRequest> ParseChatRequest(std::string_view body,
+                                                   std::string_view template_name,
+                                                   const CompletionLimits& limits) {
+  Parts parts;
+  parts.request.chat = true;
+  KVR_RETURN_IF_ERROR(ReadMembers(body, limits, &parts));
+  KVR_ASSIGN_OR_RETURN(const std::string text, RenderChat(parts.conversation, template_name));
+  KVR_RETURN_IF_ERROR(TakeText(text, limits.prompt_tokens, &parts.request.prompt_tokens));
+  return std::move(parts.request);
 }
 
 }  // namespace kvrouter::sim

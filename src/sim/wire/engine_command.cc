@@ -64,6 +64,15 @@ void DefineWireOptions(CLI::App& app, EngineOptions& options) {
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option("--model", fleet.model_name, "served model name")->capture_default_str();
+  app.add_option("--chat-template", fleet.chat_template,
+                 "name of the template; engines of different ones render a chat differently");
+  app.add_option("--max-model-len", fleet.max_model_len_tokens, "longest prompt in tokens")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  app.add_flag("!--no-render", fleet.render_routes, "without the /render endpoints");
+  app.add_option("--dp-rank", fleet.dp_rank, "data-parallel rank of these engines")
+      ->check(CLI::Range(0u, 65535u))
+      ->capture_default_str();
   app.add_option("--host", fleet.http_host, "address to bind, for HTTP and events")
       ->capture_default_str();
   app.add_option("--http-port", fleet.http_port,

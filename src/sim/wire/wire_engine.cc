@@ -18,13 +18,6 @@ double WallTimeSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-HttpResponse StreamHead() {
-  return {.status = 200,
-          .content_type = "text/event-stream; charset=utf-8",
-          .headers = {{"cache-control", "no-cache"}},
-          .body = {}};
-}
-
 }  // namespace
 
 WireEngine::WireEngine(Config config, EventPublisher* publisher, size_t channel)
@@ -45,18 +38,12 @@ void WireEngine::Submit(CompletionRequest request, std::shared_ptr<HttpResponder
   }
   AdvanceTo(now);
   const uint64_t id = next_request_id_++;
-  Live live;
-  live.block_hashes = ChainedEngineHashes(request.prompt_tokens, config_.model.block_size_tokens,
-                                          config_.hash_seed);
-  live.prompt_tokens = std::move(request.prompt_tokens);
-  live.responder = std::move(responder);
-  live.head = {.id = fmt::format("cmpl-{:016x}", id),
-               .model = config_.model_name,
-               .created_s = static_cast<int64_t>(WallTimeSeconds())};
-  live.usage.prompt_tokens = live.prompt_tokens.size();
-  live.max_tokens = request.max_tokens;
-  live.stream = request.stream;
-  live.include_usage = request.include_usage;
+  LiveAnswer answer(request, NewHead(request, id), std::move(responder));
+  Live live{.prompt_tokens = std::move(request.prompt_tokens),
+            .block_hashes = {},
+            .answer = std::move(answer)};
+  live.block_hashes =
+      ChainedEngineHashes(live.prompt_tokens, config_.model.block_size_tokens, config_.hash_seed);
   EngineRequest to_model{.id = id,
                          .isl_tokens = live.prompt_tokens.size(),
                          .osl_tokens = request.max_tokens,
@@ -64,6 +51,15 @@ void WireEngine::Submit(CompletionRequest request, std::shared_ptr<HttpResponder
   live_.emplace(id, std::move(live));
   model_.Submit(std::move(to_model), now);
   AdvanceTo(now);
+}
+
+CompletionHead WireEngine::NewHead(const CompletionRequest& request, uint64_t id) const {
+  const std::string name =
+      request.request_id.empty() ? fmt::format("{:016x}", id) : request.request_id;
+  return {.id = (request.chat ? "chatcmpl-" : "cmpl-") + name,
+          .model = config_.model_name,
+          .created_s = static_cast<int64_t>(WallTimeSeconds()),
+          .chat = request.chat};
 }
 
 void WireEngine::ResetPrefixCache(MonotonicTime now) {
@@ -101,7 +97,7 @@ void WireEngine::AdvanceTo(MonotonicTime now) {
 void WireEngine::AbortDeserted(MonotonicTime now) {
   std::vector<uint64_t> deserted;
   for (const auto& [id, live] : live_) {
-    if (live.responder->Cancelled()) deserted.push_back(id);
+    if (live.answer.ClientGone()) deserted.push_back(id);
   }
   if (deserted.empty()) return;
   for (const uint64_t id : deserted) model_.Abort(id, now);
@@ -121,8 +117,8 @@ void WireEngine::Handle(const PrefillStarted& event) {
   const uint64_t block_size_tokens = config_.model.block_size_tokens;
   // The last token is always computed, so a prompt of full blocks is never cached whole.
   const uint64_t usable_blocks =
-      std::min(event.hit_blocks, (it->second.usage.prompt_tokens - 1) / block_size_tokens);
-  it->second.usage.cached_tokens = usable_blocks * block_size_tokens;
+      std::min(event.hit_blocks, (it->second.prompt_tokens.size() - 1) / block_size_tokens);
+  it->second.answer.SetCachedTokens(usable_blocks * block_size_tokens);
 }
 
 void WireEngine::Handle(const BlocksStored& event) {
@@ -152,42 +148,19 @@ void WireEngine::Handle(const BlocksRemoved& event) {
 
 void WireEngine::Handle(const FirstToken& event) {
   const auto it = live_.find(event.id);
-  if (it == live_.end()) return;
-  if (it->second.stream) it->second.responder->Begin(StreamHead());
-  GrowOutput(it->second, 1);
+  if (it != live_.end()) it->second.answer.Grow(1);
 }
 
 void WireEngine::Handle(const TokensGenerated& event) {
   const auto it = live_.find(event.id);
-  if (it != live_.end()) GrowOutput(it->second, event.output_tokens);
+  if (it != live_.end()) it->second.answer.Grow(event.output_tokens);
 }
 
 void WireEngine::Handle(const RequestFinished& event) {
   const auto it = live_.find(event.id);
   if (it == live_.end()) return;
-  Finish(it->second);
+  it->second.answer.Finish();
   live_.erase(it);
-}
-
-void WireEngine::GrowOutput(Live& live, uint64_t output_tokens) {
-  if (output_tokens <= live.usage.completion_tokens) return;
-  const uint64_t new_tokens = output_tokens - live.usage.completion_tokens;
-  live.usage.completion_tokens = output_tokens;
-  if (!live.stream) return;
-  live.responder->Write(CompletionChunk(live.head, new_tokens, output_tokens == live.max_tokens));
-}
-
-void WireEngine::Finish(Live& live) {
-  GrowOutput(live, live.max_tokens);
-  if (!live.stream) {
-    live.responder->Complete(JsonResponse(200, CompletionBody(live.head, live.usage)));
-    return;
-  }
-  std::string tail;
-  if (live.include_usage) tail = UsageChunk(live.head, live.usage);
-  tail += kStreamEnd;
-  live.responder->Write(std::move(tail));
-  live.responder->End();
 }
 
 void WireEngine::PublishStep() {

@@ -11,10 +11,10 @@
 #include "adapters/http/http_server.h"
 #include "base/mutex.h"
 #include "sim/model/engine_model.h"
-#include "sim/wire/completion_reply.h"
 #include "sim/wire/completion_request.h"
 #include "sim/wire/engine_metrics.h"
 #include "sim/wire/event_publisher.h"
+#include "sim/wire/live_answer.h"
 
 namespace kvrouter::sim {
 
@@ -55,12 +55,7 @@ class WireEngine {
   struct Live {
     std::vector<TokenId> prompt_tokens;
     std::vector<EngineHash> block_hashes;
-    std::shared_ptr<HttpResponder> responder;
-    CompletionHead head;
-    CompletionUsage usage;
-    uint64_t max_tokens = 0;
-    bool stream = false;
-    bool include_usage = false;
+    LiveAnswer answer;
   };
 
   // What the model said, one overload a kind.
@@ -71,8 +66,7 @@ class WireEngine {
   void Handle(const TokensGenerated& event);
   void Handle(const RequestFinished& event);
 
-  void GrowOutput(Live& live, uint64_t output_tokens);
-  void Finish(Live& live);
+  CompletionHead NewHead(const CompletionRequest& request, uint64_t id) const;
   // All events of one step make one batch.
   void PublishStep();
   void PublishSnapshot();

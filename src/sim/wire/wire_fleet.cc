@@ -14,6 +14,7 @@
 #include "base/bounded_queue.h"
 #include "base/status_macros.h"
 #include "sim/wire/json_response.h"
+#include "sim/wire/token_routes.h"
 #include "sim/wire/wire_engine.h"
 
 namespace kvrouter::sim {
@@ -72,6 +73,14 @@ std::string EndpointOf(const std::string& host, uint16_t base_port, uint32_t eng
   return fmt::format("tcp://{}:{}", host, base_port + engine);
 }
 
+// As a node of a hybrid load balancer does: the rank in the header is the global one, and one that
+// is not here is an error.
+absl::Status CheckRank(std::string_view header, uint32_t dp_rank) {
+  if (header.empty() || header == std::to_string(dp_rank)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("x-data-parallel-rank: '{}' is not served here, only {}", header, dp_rank));
+}
+
 uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -94,8 +103,9 @@ struct WireFleet::Impl {
   absl::Status AddEngine(uint32_t index);
   absl::Status StartServer(size_t engine);
   void AddRoutes(size_t engine, HttpServer& server);
-  void AcceptCompletion(size_t engine, const HttpRequest& http,
+  void AcceptCompletion(size_t engine, const HttpRequest& http, bool chat,
                         std::shared_ptr<HttpResponder> responder);
+  absl::StatusOr<CompletionRequest> ReadCompletion(const HttpRequest& http, bool chat) const;
   void AcceptCachedPrefix(size_t engine, const HttpRequest& http,
                           std::shared_ptr<HttpResponder> responder);
   void Enqueue(Command command, HttpResponder& responder);
@@ -110,6 +120,7 @@ absl::Status WireFleet::Impl::AddEngine(uint32_t index) {
   KVR_ASSIGN_OR_RETURN(const size_t channel, publisher.AddEngine(events));
   WireEngine::Config engine{.model = config.model,
                             .model_name = config.model_name,
+                            .dp_rank = config.dp_rank,
                             .hash_seed = config.same_hash_seed ? config.hash_seed : RandomSeed(),
                             .max_live_requests = config.max_live_requests};
   engines.push_back(std::make_unique<WireEngine>(std::move(engine), &publisher, channel));
@@ -128,26 +139,25 @@ absl::Status WireFleet::Impl::StartServer(size_t engine) {
 
 void WireFleet::Impl::AddRoutes(size_t engine, HttpServer& server) {
   server.Route("GET", "/health", [](const HttpRequest&) { return JsonResponse(200, ""); });
-  server.Route("GET", "/v1/models", [this](const HttpRequest&) {
-    const nlohmann::ordered_json model = {{"id", config.model_name},
-                                          {"object", "model"},
-                                          {"owned_by", "kvrouter-sim"},
-                                          {"max_model_len", CompletionLimits{}.prompt_tokens}};
-    const nlohmann::ordered_json list = {{"object", "list"}, {"data", {model}}};
-    return JsonResponse(200, list.dump());
-  });
+  AddTokenRoutes({.model_name = config.model_name,
+                  .chat_template = config.chat_template,
+                  .max_model_len_tokens = config.max_model_len_tokens,
+                  .render = config.render_routes},
+                 server);
   server.Route("GET", "/metrics", [this, engine](const HttpRequest&) {
     HttpResponse response;
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     response.body = EngineMetricsText(engines[engine]->Snapshot(), publisher.Counters(engine),
-                                      config.model_name, 0);
+                                      config.model_name, config.dp_rank);
     return response;
   });
-  server.RouteAsync(
-      "POST", "/v1/completions",
-      [this, engine](const HttpRequest& http, std::shared_ptr<HttpResponder> responder) {
-        AcceptCompletion(engine, http, std::move(responder));
-      });
+  for (const bool chat : {false, true}) {
+    server.RouteAsync(
+        "POST", chat ? "/v1/chat/completions" : "/v1/completions",
+        [this, engine, chat](const HttpRequest& http, std::shared_ptr<HttpResponder> responder) {
+          AcceptCompletion(engine, http, chat, std::move(responder));
+        });
+  }
   server.RouteAsync("POST", "/reset_prefix_cache",
                     [this, engine](const HttpRequest&, std::shared_ptr<HttpResponder> responder) {
                       Enqueue(ResetCommand{engine, responder}, *responder);
@@ -175,9 +185,21 @@ void WireFleet::Impl::AcceptCachedPrefix(size_t engine, const HttpRequest& http,
   Enqueue(std::move(command), *responder);
 }
 
-void WireFleet::Impl::AcceptCompletion(size_t engine, const HttpRequest& http,
+absl::StatusOr<CompletionRequest> WireFleet::Impl::ReadCompletion(const HttpRequest& http,
+                                                                  bool chat) const {
+  KVR_RETURN_IF_ERROR(CheckRank(http.Header("x-data-parallel-rank"), config.dp_rank));
+  CompletionLimits limits;
+  limits.prompt_tokens = config.max_model_len_tokens;
+  KVR_ASSIGN_OR_RETURN(CompletionRequest request,
+                       chat ? ParseChatRequest(http.body, config.chat_template, limits)
+                            : ParseCompletionRequest(http.body, limits));
+  request.request_id = http.Header("x-request-id");
+  return request;
+}
+
+void WireFleet::Impl::AcceptCompletion(size_t engine, const HttpRequest& http, bool chat,
                                        std::shared_ptr<HttpResponder> responder) {
-  absl::StatusOr<CompletionRequest> request = ParseCompletionRequest(http.body, CompletionLimits{});
+  absl::StatusOr<CompletionRequest> request = ReadCompletion(http, chat);
   if (!request.ok()) {
     const std::string message(request.status().message().data(), request.status().message().size());
     responder->Complete(JsonResponse(400, ErrorBody(message, "invalid_request_error", 400)));

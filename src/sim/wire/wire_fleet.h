@@ -17,6 +17,10 @@ struct FleetConfig {
   uint32_t engines = 1;
   EngineConfig model;
   std::string model_name = "sim";
+  std::string chat_template;  // name of it, sim_tokenizer.h
+  uint64_t max_model_len_tokens = 2'000'000;
+  bool render_routes = true;  // /v1/completions/render and its like for chats
+  uint32_t dp_rank = 0;       // of all engines here, each behind a port of its own
   // Model seconds per real second. Everything an engine does is scaled by it; what happens around
   // it (network, router) is not, so it looks this many times slower.
   double speedup = 1;

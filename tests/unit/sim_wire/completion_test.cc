@@ -6,6 +6,7 @@
 
 #include "sim/wire/completion_reply.h"
 #include "sim/wire/completion_request.h"
+#include "sim/wire/sim_tokenizer.h"
 
 namespace kvrouter::sim {
 namespace {
@@ -46,6 +47,43 @@ TEST(CompletionRequestTest, EveryByteOfATextIsOneToken) {
   const auto request = ParseCompletionRequest(R"({"prompt": "a\u00e9"})", {});
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_THAT(request->prompt_tokens, ElementsAre('a', 0xc3, 0xa9));
+}
+
+TEST(CompletionRequestTest, MoreOutputThanAllowedToGenerateIsRefused) {
+  EXPECT_EQ(Problem(R"({"prompt": [1], "min_tokens": 2, "max_tokens": 2})"), "");
+  EXPECT_THAT(Problem(R"({"min_tokens": 2, "prompt": [1], "max_tokens": 1})"),
+              HasSubstr("min_tokens: 2"));
+}
+
+TEST(CompletionRequestTest, ChoicesAreBounded) {
+  const auto request = ParseCompletionRequest(R"({"prompt": [1], "n": 3})", {});
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  EXPECT_EQ(request->choices, 3u);
+  EXPECT_THAT(Problem(R"({"prompt": [1], "n": 129})"), HasSubstr("1..128"));
+  EXPECT_THAT(Problem(R"({"prompt": [1], "n": 0})"), HasSubstr("1..128"));
+}
+
+TEST(ChatRequestTest, ConversationBecomesThePromptInAnyOrderOfMembers) {
+  const auto request = ParseChatRequest(
+      R"({"max_tokens": 5, "tools": [{"a": 1}], "messages": [{"role": "user", "content": "x"}],
+          "max_completion_tokens": 3, "prompt": 7})",
+      "", {});
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  EXPECT_TRUE(request->chat);
+  EXPECT_EQ(request->max_tokens, 3u);
+  EXPECT_EQ(TokensText(request->prompt_tokens),
+            "<|tools|>[{\"a\":1}]<|end|>\n<|user|>x<|end|>\n<|assistant|>");
+}
+
+TEST(ChatRequestTest, ErrorsNameTheMember) {
+  const auto problem = [](const std::string& body) {
+    const auto request = ParseChatRequest(body, "", {.prompt_tokens = 40});
+    return request.ok() ? "" : request.status().ToString();
+  };
+  EXPECT_EQ(problem(R"({"messages": [{"role": "user", "content": "x"}]})"), "");
+  EXPECT_THAT(problem(R"({"prompt": [1]})"), HasSubstr("messages"));
+  EXPECT_THAT(problem(R"({"messages": [{"role": "user", "content": "0123456789012345"}]})"),
+              HasSubstr("the limit is 40"));
 }
 
 TEST(CompletionRequestTest, LimitsHoldAtTheirEdges) {
