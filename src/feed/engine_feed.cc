@@ -236,16 +236,20 @@ void EngineFeed::OnTick(MonotonicTime now, std::vector<KvEvent>* out) {
   } else if (now >= *repair_at_) {
     repair_at_.reset();
     ++repairs_;
-    StartRepair();
+    if (held_.Damage().empty()) {
+      StartContinue(/*tail_only=*/true);
+    } else {
+      StartRepair();
+    }
   }
 }
 
 // A rebuild can bring something: the engine may still have batches from before our first one, or a
 // batch in full that did not reach us so. Damage that the history itself holds comes back with it,
-// at the pace of the backoff.
+// at the pace of the backoff. Or nothing is damaged, and only the end of an answer is to be seen.
 bool EngineFeed::RepairUseful() const {
-  return config_.has_replay && connected_ && !replay_ && !held_.Damage().empty() &&
-         !held_.Truncated();
+  if (!config_.has_replay || !connected_ || replay_) return false;
+  return held_.Damage().empty() ? tail_unconfirmed_ : !held_.Truncated();
 }
 
 // ---- Health ----

@@ -37,6 +37,8 @@ namespace kvrouter {
 // applied; if it is missing or another one, the engine was restarted. While a replay runs live
 // batches wait in a bounded buffer. A hole inside a replay is fetched once more, from the last batch
 // before it; directly after that batch it is real. A batch that cannot be read is a lost one.
+// An answer without its end marker, of an engine that proved to be the same: what came is kept, and
+// the rest is asked for once more, then at the pace of repairs, until a marker or a live batch tells.
 //
 // Restart (FeedCursor): drop the blocks, then rebuild. Without a usable replay (no endpoint,
 // time-out): drop the blocks, go on from this batch, degraded. Dropping is a Cleared event for every
@@ -225,7 +227,7 @@ class EngineFeed {
   bool copies_unreadable_ = false;
   // The last live batch that could not be read, and was counted.
   std::optional<uint64_t> unreadable_live_;
-  // A replay ended without its marker, and nothing live followed yet.
+  // Replays ended without their marker, and nothing live followed yet.
   bool tail_unconfirmed_ = false;
   std::optional<MonotonicTime> repair_at_;
   uint32_t repairs_ = 0;  // attempts since the last restart

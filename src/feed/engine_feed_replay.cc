@@ -136,8 +136,9 @@ void EngineFeed::EndReplay(bool marker_seen, std::string_view failure, std::vect
     GiveUpRepair();
   } else if (!marker_seen) {
     OnMarkerMissing(ended, failure, out);
-  } else if (ended.unreadable) {
-    OnUnreadableEnd(ended, out);
+  } else {
+    tail_unconfirmed_ = false;
+    if (ended.unreadable) OnUnreadableEnd(ended, out);
   }
   if (replay_) return;
   DrainBuffer(ended, /*may_ask=*/true, out);
@@ -161,7 +162,7 @@ void EngineFeed::OnMarkerMissing(const Replay& ended, std::string_view failure,
     if (IsRepairStaged()) return GiveUpRepair();
     GiveUpStaged();
     GoOnWithout(std::string(failure), out, DegradedReason::kReplayFailed);
-  } else if (ended.progressed) {
+  } else if (ended.progressed || !(ended.tail_only || staged_)) {
     StartContinue(/*tail_only=*/true);  // the rest may only have been lost on the way
   } else if (IsRepairStaged() && held_.LastApplied()->sequence > applied->sequence &&
              (buffer_.Empty() || buffer_.FrontMark().sequence > applied->sequence + 1)) {

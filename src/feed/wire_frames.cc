@@ -27,9 +27,8 @@ std::optional<WireMessage> ParseReplayFrames(std::span<const std::string_view> f
   const std::optional<uint64_t> sequence = DecodeSequence(frames[frames.size() - 2]);
   if (!sequence) return std::nullopt;
   const std::string_view payload = frames.back();
-  return WireMessage{.sequence = *sequence,
-                     .payload = payload,
-                     .end_of_replay = *sequence == kEndSequence || payload.empty()};
+  return WireMessage{
+      .sequence = *sequence, .payload = payload, .end_of_replay = *sequence == kEndSequence};
 }
 
 std::array<char, 8> EncodeSequence(uint64_t sequence) {

@@ -380,6 +380,65 @@ TEST(EngineFeedTest, ContiguousLiveBatchProvesThatOnlyTheEndMarkerWasLost) {
   EXPECT_EQ(h.Blocks(), 2u);
 }
 
+TEST(EngineFeedTest, AnswerThatEndsBehindItsProofIsAskedForOnceMore) {
+  FeedHarness h;
+  FakeEngine engine;
+  engine.PublishRoot(4);
+  h.Connect();
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  h.Disconnect();
+  engine.PublishRoot(8);
+  h.Connect();
+  EXPECT_EQ(h.TakeRequest(), 0u);
+  h.Replayed(engine.history()[0]);  // the same engine, and no more of it
+  h.Advance(seconds(6));
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  EXPECT_EQ(h.Blocks(), 2u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+}
+
+// What an idle engine did before it fell silent, no live batch would ever tell.
+TEST(EngineFeedTest, AnswersThatDoNotEndAreAskedForAgainAtThePaceOfRepairs) {
+  FeedHarness h;
+  FakeEngine engine;
+  engine.PublishRoot(4);
+  h.Connect();
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_EQ(h.TakeRequest(), 0u);
+    h.Replayed(engine.history()[0]);
+    h.Advance(seconds(6));
+  }
+  ASSERT_EQ(h.feed().State(), FeedState::kDegraded);
+  engine.PublishRoot(8);
+  h.Advance(seconds(40));  // repair_backoff_min is 30 s, and a quarter is added
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  EXPECT_EQ(h.Blocks(), 2u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+  EXPECT_EQ(h.feed().Detail(), "");
+}
+
+TEST(EngineFeedTest, BatchCutToNothingDoesNotEndTheAnswerItIsPartOf) {
+  FeedHarness h;
+  FakeEngine engine;
+  engine.PublishRoot(4);
+  h.Connect();
+  EXPECT_EQ(h.ServeReplays(engine), 1);
+  engine.PublishRoot(8);
+  engine.PublishRoot(12);
+  h.Live(engine.PublishRoot(16));
+  EXPECT_EQ(h.TakeRequest(), 0u);
+  h.Replayed(engine.history()[0]);
+  h.Replayed({1, ""});
+  h.Replayed(engine.history()[2]);
+  h.Replayed(engine.history()[3]);
+  h.ReplayEnd();
+  h.Advance(seconds(1));
+  h.Advance(seconds(40));  // the repair
+  h.ServeReplays(engine);
+  EXPECT_EQ(h.Blocks(), 4u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+}
+
 TEST(EngineFeedTest, ProgressKeepsAReplayAlive) {
   FeedHarness h;
   FakeEngine engine;

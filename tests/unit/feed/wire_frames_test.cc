@@ -53,6 +53,14 @@ TEST(WireFramesTest, BothEndMarkersAreKnown) {
   EXPECT_TRUE(ParseReplayFrames(Frames{"", "topic", kEnd, ""})->end_of_replay);
 }
 
+// Cut short to nothing, a batch must not end the answer it is part of.
+TEST(WireFramesTest, ReplyWithoutAPayloadIsNoEndMarker) {
+  const auto message = ParseReplayFrames(Frames{"", kSequence42, ""});
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->sequence, 42u);
+  EXPECT_FALSE(message->end_of_replay);
+}
+
 TEST(WireFramesTest, OtherReplayShapesAreRefused) {
   EXPECT_FALSE(ParseReplayFrames(Frames{}));
   EXPECT_FALSE(ParseReplayFrames(Frames{""}));
