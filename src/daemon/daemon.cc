@@ -83,11 +83,18 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
       select_cache_(config_.select_cache),
       replay_turns_(config_.replay_turns),
       signs_(UsesEvents(config_)),
+      engine_loads_(
+          config_.introspection.LoadStaleAfter(),
+          // What is unknown speaks against nobody: 0.
+          [this](Target target, std::optional<double> used_blocks) {
+            router_.ReportLoad({.target = target, .kv_used_blocks = used_blocks.value_or(0)});
+          }),
       introspection_(config_.introspection, {.registry = &workers_,
                                              .feeds = &feeds_,
                                              .sources = &sources_,
                                              .board = &signs_,
-                                             .journal = &journal_}),
+                                             .journal = &journal_,
+                                             .loads = &engine_loads_}),
       published_({.uses_events = UsesEvents(config_),
                   .store_counting = config_.zmq.store_counting,
                   .replay_timeout = config_.zmq.replay_timeout,
@@ -134,6 +141,7 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
                        .workers = &workers_,
                        .published = &published_,
                        .loads = &loads_,
+                       .engine_loads = &engine_loads_,
                        .clock = &SteadyClock(),
                        .discovery = [this] { return ReadDiscovery(); },
                        .warm_start = [this] { return ReadWarmStart(); },
@@ -472,6 +480,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     const MonotonicTime now = clock.Now();
     published_.Tick();
     router_.ForgetRouted(now);
+    engine_loads_.Expire(now);
     service_.PumpWaiting();
     PublishReadiness();
     sources_.Retry();

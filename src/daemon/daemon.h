@@ -31,6 +31,7 @@
 #include "daemon/plan_log.h"
 #include "daemon/readiness.h"
 #include "kvrouter/router.h"
+#include "service/engine_loads.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
 #include "service/replay_turns.h"
@@ -106,6 +107,7 @@ class Daemon {
   FeedMonitor feeds_;
   ReplayTurns replay_turns_;
   WorkerSignBoard signs_;
+  EngineLoads engine_loads_;
   EngineIntrospection introspection_;
   PublishedFeeds published_;
   ReportedLoads loads_;

@@ -498,6 +498,11 @@ void AddIntrospection(std::vector<Option>* table) {
   t.push_back(Whole("introspect-timeout-ms", "KVROUTER_INTROSPECT_TIMEOUT_MS",
                     FIELD(introspection.timeout), 1, kDayMs,
                     "Time for each of an engine's answers, in ms."));
+  t.push_back(Whole("engine-poll-ms", "KVROUTER_ENGINE_POLL_MS", FIELD(introspection.load_period),
+                    0, kDayMs,
+                    "How often each engine is asked for its load (GET /metrics at the workers' "
+                    "addresses; vLLM's and SGLang's names), in ms, slow ones up to 8 times less "
+                    "often; an answer counts for four such periods. 0: not."));
 }
 
 void AddKubernetes(std::vector<Option>* table) {

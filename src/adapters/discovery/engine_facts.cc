@@ -1,12 +1,10 @@
 #include "adapters/discovery/engine_facts.h"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <system_error>
-#include <utility>
+
+#include "adapters/discovery/exposition_sample.h"
 
 namespace kvrouter {
 namespace {
@@ -22,50 +20,6 @@ constexpr std::string_view kHits[] = {"vllm:prefix_cache_hits_total",
                                       "vllm:gpu_prefix_cache_hits_total"};
 constexpr std::string_view kFinished = "vllm:request_success_total";
 constexpr std::string_view kLive[] = {"vllm:num_requests_running", "vllm:num_requests_waiting"};
-
-using Labels = std::map<std::string, std::string>;
-
-// Reads `name="value"` pairs up to the closing brace, and takes both off `rest`; false if that is not
-// what stands there.
-bool ReadLabels(std::string_view* rest, Labels* labels) {
-  while (!rest->empty() && rest->front() != '}') {
-    const size_t equals = rest->find("=\"");
-    if (equals == std::string_view::npos) return false;
-    std::string name(rest->substr(0, equals));
-    rest->remove_prefix(equals + 2);
-    std::string value;
-    while (!rest->empty() && rest->front() != '"') {
-      if (rest->front() == '\\' && rest->size() > 1) rest->remove_prefix(1);
-      value += rest->front();
-      rest->remove_prefix(1);
-    }
-    if (rest->empty()) return false;
-    rest->remove_prefix(1);
-    if (!rest->empty() && rest->front() == ',') rest->remove_prefix(1);
-    labels->emplace(std::move(name), std::move(value));
-  }
-  if (rest->empty()) return false;
-  rest->remove_prefix(1);
-  return true;
-}
-
-// What follows the name in a line of the exposition format: {labels} value.
-struct Sample {
-  Labels labels;
-  double value = 0;
-};
-
-std::optional<Sample> ReadSample(std::string_view rest) {
-  Sample sample;
-  if (rest.starts_with('{')) {
-    rest.remove_prefix(1);
-    if (!ReadLabels(&rest, &sample.labels)) return std::nullopt;
-  }
-  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(' ')));
-  const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), sample.value);
-  if (parsed.ec != std::errc()) return std::nullopt;
-  return sample;
-}
 
 // A value that all who say it have in common, or nothing.
 template <typename Value>
@@ -83,22 +37,9 @@ class Agreed {
   bool differs_ = false;
 };
 
-// Not for "None", 0 and the like: these say nothing.
-template <typename Number>
-std::optional<Number> WholeLabel(const Labels& labels, const char* name) {
-  const auto it = labels.find(name);
-  if (it == labels.end()) return std::nullopt;
-  const std::string& text = it->second;
-  Number value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || value == 0)
-    return std::nullopt;
-  return value;
-}
-
-std::optional<bool> SwitchLabel(const Labels& labels, const char* name) {
-  const auto it = labels.find(name);
-  if (it == labels.end()) return std::nullopt;
+std::optional<bool> SwitchLabel(const ExpositionSample& sample, const char* name) {
+  const auto it = sample.labels.find(name);
+  if (it == sample.labels.end()) return std::nullopt;
   if (it->second == "True" || it->second == "true") return true;
   if (it->second == "False" || it->second == "false") return false;
   return std::nullopt;
@@ -106,16 +47,16 @@ std::optional<bool> SwitchLabel(const Labels& labels, const char* name) {
 
 // Where several groups share the blocks of a pool (hybrid models), the number of blocks says nothing of
 // how many tokens they hold; newer engines say that besides.
-std::optional<uint64_t> Capacity(const Labels& labels,
+std::optional<uint64_t> Capacity(const ExpositionSample& sample,
                                  const std::optional<uint32_t>& block_size_tokens) {
-  const auto tokens = WholeLabel<uint64_t>(labels, "kv_cache_size_tokens");
+  const auto tokens = WholeLabel<uint64_t>(sample, "kv_cache_size_tokens");
   if (tokens && block_size_tokens && *tokens >= *block_size_tokens)
     return *tokens / *block_size_tokens;
-  return WholeLabel<uint64_t>(labels, "num_gpu_blocks");
+  return WholeLabel<uint64_t>(sample, "num_gpu_blocks");
 }
 
-void AddTo(std::optional<double>* sum, std::string_view rest) {
-  if (const std::optional<Sample> sample = ReadSample(rest))
+void AddTo(std::optional<double>* sum, const ExpositionLine& line) {
+  if (const std::optional<ExpositionSample> sample = ReadExpositionSample(line))
     *sum = sum->value_or(0) + sample->value;
 }
 
@@ -144,28 +85,23 @@ void ReadEngineMetrics(std::string_view exposition, EngineFacts* facts) {
   Agreed<bool> prefix_caching;
   std::optional<double> live;
   while (!exposition.empty()) {
-    const size_t end = std::min(exposition.find('\n'), exposition.size());
-    const std::string_view line = exposition.substr(0, end);
-    exposition.remove_prefix(std::min(end + 1, exposition.size()));
-    const size_t name_end = line.find_first_of("{ ");
-    if (name_end == std::string_view::npos) continue;
-    const std::string_view name = line.substr(0, name_end);
-    const std::string_view rest = line.substr(name_end);
+    const ExpositionLine line = TakeExpositionLine(&exposition);
+    const std::string_view name = line.name;
     if (name == kConfig) {
-      const std::optional<Sample> sample = ReadSample(rest);
+      const std::optional<ExpositionSample> sample = ReadExpositionSample(line);
       if (!sample) continue;
-      const auto its_size = WholeLabel<uint32_t>(sample->labels, "block_size");
+      const auto its_size = WholeLabel<uint32_t>(*sample, "block_size");
       block_size.Add(its_size);
-      capacity.Add(Capacity(sample->labels, its_size));
-      prefix_caching.Add(SwitchLabel(sample->labels, "enable_prefix_caching"));
+      capacity.Add(Capacity(*sample, its_size));
+      prefix_caching.Add(SwitchLabel(*sample, "enable_prefix_caching"));
     } else if (IsOneOf(name, kQueries)) {
-      AddTo(&facts->queried_tokens, rest);
+      AddTo(&facts->queried_tokens, line);
     } else if (IsOneOf(name, kHits)) {
-      AddTo(&facts->hit_tokens, rest);
+      AddTo(&facts->hit_tokens, line);
     } else if (name == kFinished) {
-      AddTo(&facts->finished_requests, rest);
+      AddTo(&facts->finished_requests, line);
     } else if (IsOneOf(name, kLive)) {
-      AddTo(&live, rest);
+      AddTo(&live, line);
     }
   }
   facts->live_requests = live.value_or(0);

@@ -37,7 +37,7 @@ EngineIntrospection::EngineIntrospection(IntrospectionConfig config, Parts parts
 EngineIntrospection::~EngineIntrospection() { Stop(); }
 
 void EngineIntrospection::Start() {
-  if (!config_.enabled) return;
+  if (!config_.enabled && !AsksForLoad()) return;
   for (size_t i = 0; i < kThreads; ++i)
     threads_.emplace_back([this, i](const std::stop_token& stop) { Run(stop, i); });
 }
@@ -71,9 +71,9 @@ void EngineIntrospection::Run(const std::stop_token& stop, size_t thread) {
       }
     }
     const MonotonicTime begin = clock.Now();
-    const EngineFacts facts = Ask(task->origin, thread);
+    const Answer answer = Ask(*task, thread);
     if (stop.stop_requested()) return;
-    Conclude(*task, facts, clock.Now() - begin);
+    Conclude(*task, answer, clock.Now() - begin);
   }
 }
 
@@ -85,10 +85,12 @@ void EngineIntrospection::RefreshLocked(MonotonicTime now) {
   for (const WorkerSpec& worker : workers)
     KeepOrAddLocked(worker.id, worker.address, worker, &engines);
   for (const auto& [id, address] : parts_.sources->Incomplete()) {
-    if (!engines.contains(id)) KeepOrAddLocked(id, address, std::nullopt, &engines);
+    if (config_.enabled && !engines.contains(id))
+      KeepOrAddLocked(id, address, std::nullopt, &engines);
   }
   engines_ = std::move(engines);
   parts_.board->Keep(workers);
+  if (AsksForLoad()) parts_.loads->Keep(workers);
   event_messages_.clear();
   for (const FeedReport& report : parts_.feeds->Reports())
     event_messages_[report.target.worker] += report.counters.messages;
@@ -136,11 +138,12 @@ std::optional<EngineIntrospection::Task> EngineIntrospection::TakeDueLocked(Mono
   }
   if (first == nullptr) return std::nullopt;
   first->busy = true;
-  return Task{first_id, first->generation, first->origin};
+  const bool facts = config_.enabled && first->facts_due <= now;
+  return Task{first_id, first->generation, first->origin, facts};
 }
 
-EngineFacts EngineIntrospection::Ask(const Origin& origin, size_t thread) {
-  ApiClient client({.origin = origin, .ca_file = "", .token_file = ""});
+EngineIntrospection::Answer EngineIntrospection::Ask(const Task& task, size_t thread) {
+  ApiClient client({.origin = task.origin, .ca_file = "", .token_file = ""});
   {
     MutexLock lock(mu_);
     if (stopping_) return {};
@@ -159,15 +162,19 @@ EngineFacts EngineIntrospection::Ask(const Origin& origin, size_t thread) {
     if (!answer.ok() || answer->status != 200) return std::nullopt;
     return body;
   };
-  EngineFacts facts;
-  facts.answers = get("/health", kMaxHealthBytes).has_value();
-  if (facts.answers) {  // else the other answers would only be waited for
-    if (const auto models = get("/v1/models", kMaxModelsBytes)) ReadModels(*models, &facts);
-    if (const auto metrics = get("/metrics", kMaxMetricsBytes)) ReadEngineMetrics(*metrics, &facts);
+  Answer answer;
+  EngineFacts& facts = answer.facts;
+  if (task.facts) {
+    facts.answers = get("/health", kMaxHealthBytes).has_value();
+    if (facts.answers) {  // else the other answers would only be waited for
+      if (const auto models = get("/v1/models", kMaxModelsBytes)) ReadModels(*models, &facts);
+    }
   }
+  if (facts.answers || !task.facts) answer.metrics = get("/metrics", kMaxMetricsBytes);
+  if (task.facts && answer.metrics) ReadEngineMetrics(*answer.metrics, &facts);
   MutexLock lock(mu_);
   asking_[thread] = nullptr;
-  return facts;
+  return answer;
 }
 
 EngineIntrospection::Engine* EngineIntrospection::StillThereLocked(const Task& task) {
@@ -176,34 +183,66 @@ EngineIntrospection::Engine* EngineIntrospection::StillThereLocked(const Task& t
   return same ? &found->second : nullptr;
 }
 
-void EngineIntrospection::Conclude(const Task& task, const EngineFacts& facts,
+void EngineIntrospection::Conclude(const Task& task, const Answer& answer,
                                    std::chrono::nanoseconds took) {
   {
     MutexLock lock(mu_);
     if (StillThereLocked(task) == nullptr) return;
   }
   // First: a record that changes by what is learned is weighed when its engine is asked again.
-  parts_.sources->Learn(task.id, Learned(facts));
+  if (task.facts) parts_.sources->Learn(task.id, Learned(answer.facts));
   const std::optional<WorkerSpec> record = parts_.registry->Find(task.id);
   const MonotonicTime now = SteadyClock().Now();
-  MutexLock lock(mu_);
-  Engine* const still_there = StillThereLocked(task);
-  if (still_there == nullptr) return;
-  Engine& engine = *still_there;
-  engine.busy = false;
-  engine.asked = true;
-  engine.slow = took > config_.timeout / kSlowPart;  // to refuse a connection costs nobody anything
-  engine.periods = engine.slow ? std::min(kMaxPeriods, engine.periods * 2) : 1;
-  const int64_t wait_ms = std::max<int64_t>(1, config_.period.count() * engine.periods);
-  engine.due = now + milliseconds(std::uniform_int_distribution<int64_t>(
-                         wait_ms - wait_ms / 4, wait_ms + wait_ms / 4)(random_));
-  if (!engine.worker || record != engine.worker) return;
-  const auto messages = event_messages_.find(task.id);
-  const WorkerSigns signs = engine.rule.Weigh(
-      *engine.worker, facts, messages == event_messages_.end() ? 0 : messages->second, now);
-  NoteSignsLocked(*engine.worker, engine.signs, signs);
-  engine.signs = signs;
-  parts_.board->Put(task.id, engine.worker->incarnation, signs);
+  {
+    MutexLock lock(mu_);
+    Engine* const engine = StillThereLocked(task);
+    if (engine == nullptr) return;
+    ScheduleLocked(task, now, took, engine);
+    if (!engine->worker || record != engine->worker) return;
+    if (task.facts) {
+      const auto messages = event_messages_.find(task.id);
+      const WorkerSigns signs =
+          engine->rule.Weigh(*engine->worker, answer.facts,
+                             messages == event_messages_.end() ? 0 : messages->second, now);
+      NoteSignsLocked(*engine->worker, engine->signs, signs);
+      engine->signs = signs;
+      parts_.board->Put(task.id, engine->worker->incarnation, signs);
+    }
+  }
+  if (AsksForLoad()) PutLoad(*record, answer);
+}
+
+void EngineIntrospection::ScheduleLocked(const Task& task, MonotonicTime now,
+                                         std::chrono::nanoseconds took, Engine* engine) {
+  engine->busy = false;
+  engine->asked = true;
+  engine->slow =
+      took > config_.timeout / kSlowPart;  // to refuse a connection costs nobody anything
+  engine->periods = engine->slow ? std::min(kMaxPeriods, engine->periods * 2) : 1;
+  if (task.facts) engine->facts_due = now + JitteredLocked(config_.period * engine->periods);
+  if (AsksForLoad()) engine->load_due = now + JitteredLocked(config_.load_period * engine->periods);
+  if (config_.enabled && AsksForLoad()) {
+    engine->due = std::min(engine->facts_due, engine->load_due);
+  } else {
+    engine->due = AsksForLoad() ? engine->load_due : engine->facts_due;
+  }
+}
+
+MonotonicTime EngineIntrospection::JitteredLocked(milliseconds wait) {
+  const int64_t wait_ms = std::max<int64_t>(1, wait.count());
+  return milliseconds(std::uniform_int_distribution<int64_t>(wait_ms - wait_ms / 4,
+                                                             wait_ms + wait_ms / 4)(random_));
+}
+
+void EngineIntrospection::PutLoad(const WorkerSpec& worker, const Answer& answer) {
+  if (!answer.metrics) {
+    parts_.loads->Put(worker, {}, EnginePollOutcome::kFailed, SteadyClock().Now());
+    return;
+  }
+  const std::map<uint32_t, EngineLoad> ranks = ReadEngineLoads(*answer.metrics, worker);
+  parts_.loads->Put(worker, ranks,
+                    ranks.empty() ? EnginePollOutcome::kUnreadable : EnginePollOutcome::kOk,
+                    SteadyClock().Now());
 }
 
 void EngineIntrospection::NoteSignsLocked(const WorkerSpec& worker, const WorkerSigns& before,

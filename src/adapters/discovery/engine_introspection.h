@@ -15,10 +15,12 @@
 #include "adapters/discovery/api_client.h"
 #include "adapters/discovery/discovery_journal.h"
 #include "adapters/discovery/engine_facts.h"
+#include "adapters/discovery/engine_load_facts.h"
 #include "adapters/discovery/worker_sign_rule.h"
 #include "adapters/discovery/worker_sources.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "service/engine_loads.h"
 #include "service/feed_monitor.h"
 #include "service/worker_registry.h"
 #include "service/worker_signs.h"
@@ -29,10 +31,16 @@ struct IntrospectionConfig {
   bool enabled = false;
   std::chrono::milliseconds period{5000};   // per engine
   std::chrono::milliseconds timeout{1000};  // per question
+  // How often each engine is asked for its load, enabled or not; 0: not.
+  std::chrono::milliseconds load_period{0};
+
+  // So long an engine's load is believed: a few answers may be missing, and one may be late.
+  std::chrono::milliseconds LoadStaleAfter() const { return 4 * load_period + timeout; }
 };
 
 // Asks the engines what they are (GET /health, /v1/models, /metrics at the workers' addresses), weighs
 // it against what is declared, puts the signs on the board, and tells the sources what was not declared.
+// Or how much they have to do (/metrics alone), which goes to the engine loads. Each has its own period.
 //
 // Off the path of requests and events: a few threads of its own, one engine at a time each, one
 // connection at a time. Engines that let us wait are asked ever less often, down to every kMaxPeriods, and
@@ -50,11 +58,12 @@ class EngineIntrospection {
     WorkerSources* sources = nullptr;
     WorkerSignBoard* board = nullptr;
     DiscoveryJournal* journal = nullptr;
+    EngineLoads* loads = nullptr;
   };
   EngineIntrospection(IntrospectionConfig config, Parts parts);
   ~EngineIntrospection();
 
-  void Start();  // nothing unless enabled
+  void Start();  // nothing unless something is to be asked
   void Stop();
 
  private:
@@ -69,8 +78,10 @@ class EngineIntrospection {
     std::optional<WorkerSpec> worker;  // absent: not registered
     WorkerSignRule rule;
     WorkerSigns signs{};
-    MonotonicTime due{};
-    int periods = 1;  // to the next question
+    MonotonicTime due{};        // the earlier of these two
+    MonotonicTime facts_due{};  // what it is, if that is asked
+    MonotonicTime load_due{};   // its load, if that is asked
+    int periods = 1;            // to the next question
     bool asked = false;
     bool slow = false;  // when it was last asked
     bool busy = false;
@@ -79,6 +90,11 @@ class EngineIntrospection {
     WorkerId id{};
     uint64_t generation = 0;
     Origin origin;
+    bool facts = false;  // not its load alone
+  };
+  struct Answer {
+    EngineFacts facts;
+    std::optional<std::string> metrics;  // as it came
   };
 
   void Run(const std::stop_token& stop, size_t thread);
@@ -88,10 +104,16 @@ class EngineIntrospection {
   static bool IsFor(const Engine& engine, size_t thread);
   std::optional<Task> TakeDueLocked(MonotonicTime now, size_t thread)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  EngineFacts Ask(const Origin& origin, size_t thread);
+  Answer Ask(const Task& task, size_t thread);
   // Null: another record by now, or none.
   Engine* StillThereLocked(const Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Conclude(const Task& task, const EngineFacts& facts, std::chrono::nanoseconds took);
+  void Conclude(const Task& task, const Answer& answer, std::chrono::nanoseconds took);
+  // When it is asked again.
+  void ScheduleLocked(const Task& task, MonotonicTime now, std::chrono::nanoseconds took,
+                      Engine* engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  MonotonicTime JitteredLocked(std::chrono::milliseconds wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PutLoad(const WorkerSpec& worker, const Answer& answer);
+  bool AsksForLoad() const { return config_.load_period.count() > 0; }
   void NoteSignsLocked(const WorkerSpec& worker, const WorkerSigns& before, const WorkerSigns& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

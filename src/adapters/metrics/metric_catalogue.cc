@@ -17,6 +17,7 @@ constexpr std::string_view kDecides = "With every decision, advice included.";
 constexpr std::string_view kWorkerLabels = "worker_id, dp_rank, worker_type";
 constexpr std::string_view kRankLabels = "worker_id, dp_rank";
 constexpr std::string_view kWithLoadReports = "With each load report of the rank.";
+constexpr std::string_view kWithPolls = "With every question, engine_poll_ms, and as answers age.";
 constexpr std::string_view kQueueLabels = "model, worker_type, policy_class";
 constexpr std::string_view kQueueMoves = "When a request begins to wait, goes or leaves.";
 constexpr std::string_view kPartitionLabels = "model, routing_group";
@@ -481,6 +482,43 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .type = kGauge, .labels = kRankLabels, .unit = "seconds", .weighting = kLevel, .origin = kOurs,
  .meaning = "Time since the rank's last load report on Dynamo's event plane.",
  .moves = "At every scrape."},
+{.metric = Metric::kEngineLoadKnown, .name = "kvrouter_worker_engine_load_known", .type = kGauge,
+ .labels = kRankLabels, .unit = "flag", .weighting = kLevel, .origin = kOurs,
+ .meaning = "With engine_poll_ms: 1 while what the rank's engine says of its load on /metrics is "
+            "recent; 0: it is unknown, and the following have no series.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineRunningRequests, .name = "kvrouter_worker_engine_running_requests",
+ .type = kGauge, .labels = kRankLabels, .unit = "requests", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Requests in the engine's batch, as it last said.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineWaitingRequests, .name = "kvrouter_worker_engine_waiting_requests",
+ .type = kGauge, .labels = kRankLabels, .unit = "requests", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Requests in the engine's queue, as it last said.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineKvUsedBlocks, .name = "kvrouter_worker_engine_kv_used_blocks",
+ .type = kGauge, .labels = kRankLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Blocks of the engine's live requests, as it last said.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineKvTotalBlocks, .name = "kvrouter_worker_engine_kv_total_blocks",
+ .type = kGauge, .labels = kRankLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "Blocks that the engine has, as it says, else as its record does.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineDriftBlocks, .name = "kvrouter_worker_drift_blocks", .type = kGauge,
+ .labels = kRankLabels, .unit = "blocks", .weighting = kLevel, .origin = kOurs,
+ .meaning = "How far the router's estimate is off: its active decode blocks minus the blocks that "
+            "the engine says its live requests use. Below 0: requests that came past the router, "
+            "or output that is not tracked; above: requests that were never freed.",
+ .moves = kWithPolls},
+{.metric = Metric::kEngineDriftRequests, .name = "kvrouter_worker_drift_requests",
+ .type = kGauge, .labels = kRankLabels, .unit = "requests", .weighting = kLevel, .origin = kOurs,
+ .meaning = "The router's live bookings on the rank minus the requests that run or wait in its "
+            "engine.",
+ .moves = kWithPolls},
+{.metric = Metric::kEnginePolls, .name = "kvrouter_engine_polls_total", .type = kCounter,
+ .labels = "outcome", .unit = "polls", .weighting = kEach, .origin = kOurs,
+ .meaning = "Questions for an engine's load: ok, failed (no answer in time, or not 200), unreadable "
+            "(nothing of the worker's ranks in it).",
+ .moves = kWithPolls},
 
 // ---- Models ----
 {.metric = Metric::kQueuePendingRequests, .name = "dynamo_frontend_router_queue_pending_requests",

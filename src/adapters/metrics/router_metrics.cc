@@ -127,6 +127,7 @@ std::string RouterMetrics::Text() const {
   impl_->requests.ShowLatest(partitions, &out);
   ShowReportedLoads(
       from.loads != nullptr ? from.loads->List() : std::vector<ReportedLoads::Report>{}, now, &out);
+  ShowEngineLoads(partitions, from.engine_loads, &out);
   ShowQueues(partitions, &out);
   ShowModels(from.workers != nullptr ? from.workers->List() : std::vector<WorkerSpec>{}, &out);
   ShowPartitions(partitions, &out);

@@ -15,6 +15,7 @@
 #include "kvrouter/decision_sink.h"
 #include "kvrouter/phase_observer.h"
 #include "kvrouter/router.h"
+#include "service/engine_loads.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
 #include "service/reported_loads.h"
@@ -50,6 +51,7 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     const WorkerRegistry* workers = nullptr;
     const PublishedFeeds* published = nullptr;
     const ReportedLoads* loads = nullptr;
+    const EngineLoads* engine_loads = nullptr;
     const Clock* clock = nullptr;  // of the times in `loads`
     std::function<DiscoveryFigures()> discovery = {};
     std::function<WarmStartFigures()> warm_start = {};

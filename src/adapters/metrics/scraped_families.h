@@ -8,6 +8,7 @@
 #include "adapters/metrics/router_metrics.h"
 #include "feed/feed_stats.h"
 #include "kvrouter/router.h"
+#include "service/engine_loads.h"
 #include "service/feed_monitor.h"
 #include "service/refusal_counts.h"
 #include "service/reported_loads.h"
@@ -28,6 +29,10 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MonotonicTime
 // What ranks said of themselves. A field that a rank never said has no series.
 void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
                        MetricFamilies* out);
+// What ranks' engines say when they are polled, and how far the router's figures are from it. Those of
+// ranks that are gone are left out.
+void ShowEngineLoads(const std::vector<PartitionSnapshot>& partitions, const EngineLoads* loads,
+                     MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
 // Where overlaps come from, and what is remembered of decisions.
 void ShowOverlapSources(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);
