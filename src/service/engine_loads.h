@@ -19,10 +19,10 @@ namespace kvrouter {
 
 // What an engine says of one of its ranks. Absent: it does not say, or not in a way we know.
 struct EngineLoad {
-  std::optional<double> running_requests;
-  std::optional<double> waiting_requests;
-  std::optional<double> used_blocks;  // of live requests, in blocks of the worker's size
-  std::optional<double> total_blocks;
+  std::optional<double> running_requests = {};
+  std::optional<double> waiting_requests = {};
+  std::optional<double> used_blocks = {};  // of live requests, in blocks of the worker's size
+  std::optional<double> total_blocks = {};
 
   friend bool operator==(const EngineLoad&, const EngineLoad&) = default;
 };
