@@ -1,6 +1,6 @@
 #include "service/engine_loads.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace kvrouter {
 
@@ -21,20 +21,25 @@ EngineLoads::EngineLoads(MonotonicTime stale_after, OnUsedBlocks on_used_blocks)
 
 void EngineLoads::Put(const WorkerSpec& worker, const std::map<uint32_t, EngineLoad>& ranks,
                       EnginePollOutcome outcome, MonotonicTime now) {
-  std::vector<std::pair<Target, double>> told;
+  std::vector<std::pair<Target, std::optional<double>>> told;
   {
     MutexLock lock(mu_);
     ++polls_[static_cast<size_t>(outcome)];
     for (uint32_t offset = 0; offset < worker.dp_size; ++offset) {
       const Target target{worker.id, worker.dp_start_rank + offset};
       Entry& entry = entries_[target];
-      if (entry.incarnation != worker.incarnation)
-        entry = {.incarnation = worker.incarnation, .at = now, .load = std::nullopt};
+      const bool was_known = entry.load && entry.load->used_blocks;
+      const bool other_life = entry.incarnation != worker.incarnation;
+      if (other_life) entry = {.incarnation = worker.incarnation, .at = now, .load = std::nullopt};
       const auto rank = ranks.find(target.dp_rank);
-      if (rank == ranks.end()) continue;
-      entry.at = now;
-      entry.load = rank->second;
-      if (entry.load->used_blocks) told.emplace_back(target, *entry.load->used_blocks);
+      if (rank != ranks.end()) {
+        entry.at = now;
+        entry.load = rank->second;
+        if (was_known || entry.load->used_blocks)
+          told.emplace_back(target, entry.load->used_blocks);
+      } else if (was_known && other_life) {
+        told.emplace_back(target, std::nullopt);
+      }
     }
   }
   for (const auto& [target, used_blocks] : told) on_used_blocks_(target, used_blocks);
@@ -43,19 +48,24 @@ void EngineLoads::Put(const WorkerSpec& worker, const std::map<uint32_t, EngineL
 void EngineLoads::Keep(const std::vector<WorkerSpec>& workers) {
   MutexLock lock(mu_);
   auto worker = workers.begin();
-  std::erase_if(entries_, [&](const auto& item) {
-    const auto& [target, entry] = item;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    const auto& [target, entry] = *it;
     while (worker != workers.end() && worker->id < target.worker) ++worker;
-    if (worker == workers.end() || worker->id != target.worker) return true;
-    return worker->incarnation != entry.incarnation || target.dp_rank < worker->dp_start_rank ||
-           target.dp_rank - worker->dp_start_rank >= worker->dp_size;
-  });
+    const bool stays = worker != workers.end() && worker->id == target.worker &&
+                       worker->incarnation == entry.incarnation &&
+                       target.dp_rank >= worker->dp_start_rank &&
+                       target.dp_rank - worker->dp_start_rank < worker->dp_size;
+    // What an answer to an earlier life said must not stay on who lives now.
+    if (!stays && entry.load && entry.load->used_blocks) forgotten_.push_back(target);
+    it = stays ? std::next(it) : entries_.erase(it);
+  }
 }
 
 void EngineLoads::Expire(MonotonicTime now) {
   std::vector<Target> unknown;
   {
     MutexLock lock(mu_);
+    unknown.swap(forgotten_);
     for (auto& [target, entry] : entries_) {
       if (!entry.load || now - entry.at < stale_after_) continue;
       if (entry.load->used_blocks) unknown.push_back(target);

@@ -50,7 +50,7 @@ class EngineLoads {
   // What the worker's engine answered, by rank; none for an answer that says nothing of any.
   void Put(const WorkerSpec& worker, const std::map<uint32_t, EngineLoad>& ranks,
            EnginePollOutcome outcome, MonotonicTime now);
-  // Forgets everybody else, and other lives.
+  // Forgets everybody else, and other lives; the next Expire tells of it.
   void Keep(const std::vector<WorkerSpec>& workers);
   // Figures that are too old become unknown. Call a few times per second.
   void Expire(MonotonicTime now);
@@ -74,6 +74,7 @@ class EngineLoads {
   const OnUsedBlocks on_used_blocks_;
   mutable Mutex mu_;
   std::map<Target, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::vector<Target> forgotten_ ABSL_GUARDED_BY(mu_);  // by Keep, not yet told of
   std::array<uint64_t, kEnginePollOutcomeCount> polls_ ABSL_GUARDED_BY(mu_) = {};
 };
 

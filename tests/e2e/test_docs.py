@@ -1,8 +1,10 @@
 """The generated pages are what the daemon says of itself, and what it really shows."""
+import http.server
 import os
 import pathlib
 import re
 import subprocess
+import threading
 
 import pytest
 import zmq
@@ -56,12 +58,32 @@ def plane():
     context.destroy(0)
 
 
-def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, tmp_path):
+@pytest.fixture
+def engine_metrics():
+    """The address of an engine that says of its load what there is to say."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b'vllm:num_requests_running 1\nvllm:num_requests_waiting 2\nvllm:kv_cache_usage_perc 0.5\n'
+            self.send_response(200)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{server.server_port}'
+    server.shutdown()
+
+
+def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, engine_metrics, tmp_path):
     engine = new_engine()
     daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint,
                    '--snapshot-path', str(tmp_path / 'snapshot'), '--snapshot-interval-secs', '1', '--router-queue-threshold', '1000',
-                   '--router-predicted-ttl-secs', '60')
-    daemon.register(1, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
+                   '--router-predicted-ttl-secs', '60', '--engine-poll-ms', '200')
+    daemon.register(1, address=engine_metrics, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     plane.wait_for_subscriber()
     plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,
                             'kv_used_blocks': 1}, 'kv_metrics'), 'kv_metrics')
@@ -74,6 +96,7 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, t
     engine.store([1], range(4), medium='CPU')
     wait_for('a block on host', lambda: daemon.metrics().all('kvrouter_worker_lower_tier_blocks', worker_id='1'))
     wait_for('a snapshot', lambda: daemon.metrics().all('kvrouter_snapshot_age_seconds'))
+    wait_for('its load', lambda: daemon.metrics().all('kvrouter_worker_drift_blocks', worker_id='1'))
     daemon.route([1, 2, 3, 4, 5], 'r')
     daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r'))
     daemon.router.OutputBlock(router_pb2.OutputBlockRequest(request_id='r', output_tokens=10))

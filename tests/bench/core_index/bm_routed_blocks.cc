@@ -164,3 +164,5 @@ BENCHMARK(BM_RoutedBlocksRecord_StoreOnly)->Arg(64)->Arg(512)->Arg(4096);
 
 }  // namespace
 }  // namespace kvrouter
+
+BENCHMARK_MAIN();

@@ -65,6 +65,16 @@ TEST_F(EngineLoadsTest, AFailedPollLeavesWhatIsKnownToAge) {
   EXPECT_THAT(loads_.Polls(), ElementsAre(1u, 1u, 0u));
 }
 
+TEST_F(EngineLoadsTest, AnAnswerWithoutUsedBlocksTakesBackWhatAnEarlierOneSaid) {
+  loads_.Put(AWorker(1), {{0, Using(7)}}, EnginePollOutcome::kOk, seconds(1));
+  Told();
+  const EngineLoad running_only = {.running_requests = 1};
+  loads_.Put(AWorker(1), {{0, running_only}}, EnginePollOutcome::kOk, seconds(2));
+  EXPECT_THAT(Told(), ElementsAre("1.0 unknown"));
+  loads_.Put(AWorker(1), {{0, running_only}}, EnginePollOutcome::kOk, seconds(3));
+  EXPECT_THAT(Told(), IsEmpty()) << "told once";
+}
+
 TEST_F(EngineLoadsTest, EveryRankOfAPolledWorkerIsListedKnownOrNot) {
   loads_.Put(AWorker(2, 1, 2), {{1, Using(3)}}, EnginePollOutcome::kOk, seconds(1));
   loads_.Put(AWorker(1), {}, EnginePollOutcome::kUnreadable, seconds(1));
@@ -75,14 +85,21 @@ TEST_F(EngineLoadsTest, NothingOutlivesItsWorkerItsLifeOrItsRank) {
   loads_.Put(AWorker(1), {{0, Using(1)}}, EnginePollOutcome::kOk, seconds(1));
   loads_.Put(AWorker(2), {{0, Using(2)}}, EnginePollOutcome::kOk, seconds(1));
   loads_.Put(AWorker(3, 1, 2), {{0, Using(3)}, {1, Using(4)}}, EnginePollOutcome::kOk, seconds(1));
+  Told();
   loads_.Keep({AWorker(2, 2), AWorker(3)});
   EXPECT_THAT(Listed(), ElementsAre("3.0 3"));
+  loads_.Expire(seconds(2));
+  EXPECT_THAT(Told(), ElementsAre("1.0 unknown", "2.0 unknown", "3.1 unknown"));
+  loads_.Expire(seconds(2));
+  EXPECT_THAT(Told(), IsEmpty()) << "told once";
 }
 
 TEST_F(EngineLoadsTest, AnotherLifeBeginsUnknown) {
   loads_.Put(AWorker(1), {{0, Using(1)}}, EnginePollOutcome::kOk, seconds(1));
+  Told();
   loads_.Put(AWorker(1, 2), {}, EnginePollOutcome::kFailed, seconds(2));
   EXPECT_THAT(Listed(), ElementsAre("1.0 unknown"));
+  EXPECT_THAT(Told(), ElementsAre("1.0 unknown"));
 }
 
 }  // namespace
