@@ -33,7 +33,9 @@ struct EngineCall {
 
 struct EngineReplyHead {
   int status = 0;
-  HeaderList headers;  // end-to-end ones only
+  // In lower case, in their order, end-to-end ones only: content-length is left out, too, since a
+  // body comes in pieces and may be passed on otherwise framed.
+  HeaderList headers;
 };
 
 // How an exchange ended.
@@ -41,11 +43,14 @@ enum class EngineEnd : uint8_t {
   kComplete,       // the whole answer was there
   kBadAddress,     // the worker's address is not an http(s) URL
   kConnectFailed,  // refused, unreachable, TLS refused: nothing was sent
-  kNotSent,        // the connection went before the request was out whole: it was not executed
-  kHeadTimeout,    // no head in time
-  kIdleTimeout,    // the answer stopped
-  kCut,            // the connection went in the middle, or what came is not HTTP
-  kOverloaded,     // a bound of the link: connections or waiting calls of this engine
+  // The connection went before the request was out whole: it was not executed. A request that went
+  // out on a kept connection, which then ends without a byte of an answer, is sent once more by the
+  // link itself.
+  kNotSent,
+  kHeadTimeout,  // no head in time
+  kIdleTimeout,  // the answer stopped
+  kCut,          // the connection went in the middle, or what came is not HTTP
+  kOverloaded,   // a bound of the link: connections or waiting calls of this engine
   kShuttingDown,
 };
 inline constexpr int kEngineEndCount = 9;
@@ -69,10 +74,12 @@ class EngineExchange {
  public:
   virtual ~EngineExchange() = default;
   // Closes the connection, so that the engine aborts its work. At most one call of the reply that
-  // had begun may still be running when it returns; no other follows, OnEnd included. Idempotent.
+  // had begun, or was about to, may still be running when it returns; no other follows, OnEnd
+  // included. Inside a call of the reply it is the last one. Idempotent; nothing after the end. Any
+  // thread, and also when the link is gone.
   virtual void Cancel() = 0;
-  // Reads no more of the answer until Resume, so that a slow client slows its engine. A few pieces
-  // may still come.
+  // Reads no more of the answer until Resume, so that a slow client slows its engine. The pieces of
+  // one read (64 KiB) may still come, and with them OnEnd. The head's time goes on meanwhile.
   virtual void Pause() = 0;
   virtual void Resume() = 0;
 };
