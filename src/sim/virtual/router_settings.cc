@@ -3,51 +3,97 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
+#include <optional>
 #include <variant>
 
 namespace kvrouter::sim {
 namespace {
 
-using Field = std::variant<double*, bool*>;
+using Field = std::variant<double*, bool*, uint64_t*, std::chrono::seconds*,
+                           std::optional<std::chrono::seconds>*>;
 
 struct Setting {
   std::string_view key;
-  Field (*field)(SchedulerConfig&);
+  Field (*field)(RouterConfig&);
 };
 
 constexpr Setting kSettings[] = {
     {"overlap_score_credit",
-     [](SchedulerConfig& c) -> Field { return &c.weights.overlap_score_credit; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.overlap_score_credit; }},
     {"overlap_score_credit_decay",
-     [](SchedulerConfig& c) -> Field { return &c.weights.overlap_score_credit_decay; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.overlap_score_credit_decay; }},
     {"prefill_load_scale",
-     [](SchedulerConfig& c) -> Field { return &c.weights.prefill_load_scale; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.prefill_load_scale; }},
     {"decode_active_request_weight",
-     [](SchedulerConfig& c) -> Field { return &c.weights.decode_active_request_weight; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.decode_active_request_weight; }},
     {"host_cache_hit_weight",
-     [](SchedulerConfig& c) -> Field { return &c.weights.host_cache_hit_weight; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.host_cache_hit_weight; }},
     {"disk_cache_hit_weight",
-     [](SchedulerConfig& c) -> Field { return &c.weights.disk_cache_hit_weight; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.disk_cache_hit_weight; }},
     {"shared_cache_multiplier",
-     [](SchedulerConfig& c) -> Field { return &c.weights.shared_cache_multiplier; }},
-    {"router_temperature", [](SchedulerConfig& c) -> Field { return &c.router_temperature; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.weights.shared_cache_multiplier; }},
+    {"router_temperature",
+     [](RouterConfig& c) -> Field { return &c.scheduler.router_temperature; }},
     {"router_track_active_blocks",
-     [](SchedulerConfig& c) -> Field { return &c.track_active_blocks; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.track_active_blocks; }},
     {"router_track_output_blocks",
-     [](SchedulerConfig& c) -> Field { return &c.track_output_blocks; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.track_output_blocks; }},
     {"router_track_prefill_tokens",
-     [](SchedulerConfig& c) -> Field { return &c.track_prefill_tokens; }},
-    {"router_assume_kv_reuse", [](SchedulerConfig& c) -> Field { return &c.assume_kv_reuse; }},
+     [](RouterConfig& c) -> Field { return &c.scheduler.track_prefill_tokens; }},
+    {"router_assume_kv_reuse",
+     [](RouterConfig& c) -> Field { return &c.scheduler.assume_kv_reuse; }},
+    {"router_session_affinity_ttl_secs",
+     [](RouterConfig& c) -> Field { return &c.sessions.affinity_ttl; }},
+    {"session_from_prefix_tokens",
+     [](RouterConfig& c) -> Field { return &c.sessions.prefix_tokens; }},
+    {"session_rendezvous", [](RouterConfig& c) -> Field { return &c.sessions.rendezvous; }},
+    {"session_soft", [](RouterConfig& c) -> Field { return &c.sessions.soft; }},
+    {"session_soft_max_cost_factor",
+     [](RouterConfig& c) -> Field { return &c.sessions.soft_pin.max_cost_factor; }},
+    {"session_soft_max_extra_cost_blocks",
+     [](RouterConfig& c) -> Field { return &c.sessions.soft_pin.max_extra_cost_blocks; }},
+    {"session_hot_share_of_mean",
+     [](RouterConfig& c) -> Field { return &c.sessions.hot_share_of_mean; }},
+    {"session_hot_min_requests",
+     [](RouterConfig& c) -> Field { return &c.sessions.hot_min_requests; }},
+    {"session_hot_half_life_secs",
+     [](RouterConfig& c) -> Field { return &c.sessions.hot_half_life; }},
 };
 
-bool Parse(std::string_view text, double* value) {
+template <typename Number>
+bool ParseNumber(std::string_view text, Number* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
   return error == std::errc() && end == text.data() + text.size();
 }
 
+bool Parse(std::string_view text, double* value) { return ParseNumber(text, value); }
+
+bool Parse(std::string_view text, uint64_t* value) { return ParseNumber(text, value); }
+
 bool Parse(std::string_view text, bool* value) {
   *value = text == "true" || text == "1";
   return *value || text == "false" || text == "0";
+}
+
+bool Parse(std::string_view text, std::chrono::seconds* value) {
+  int64_t seconds = 0;
+  if (!ParseNumber(text, &seconds)) return false;
+  *value = std::chrono::seconds(seconds);
+  return true;
+}
+
+bool Parse(std::string_view text, std::optional<std::chrono::seconds>* value) {
+  if (text == "none") {
+    value->reset();
+    return true;
+  }
+  return Parse(text, &value->emplace());
+}
+
+std::string_view KindOf(const Field& field) {
+  if (std::holds_alternative<bool*>(field)) return "truth value (true or false)";
+  return std::holds_alternative<double*>(field) ? "number" : "whole number";
 }
 
 }  // namespace
@@ -61,14 +107,11 @@ absl::Status ApplySetting(std::string_view assignment, RouterConfig* config) {
   const std::string_view text = assignment.substr(equals + 1);
   for (const Setting& setting : kSettings) {
     if (setting.key != key) continue;
-    const bool parsed = std::visit([text](auto* field) { return Parse(text, field); },
-                                   setting.field(config->scheduler));
-    if (parsed) return absl::OkStatus();
+    const Field field = setting.field(*config);
+    if (std::visit([text](auto* value) { return Parse(text, value); }, field))
+      return absl::OkStatus();
     return absl::InvalidArgumentError(
-        fmt::format("{}: '{}' is not a {}", key, text,
-                    std::holds_alternative<bool*>(setting.field(config->scheduler))
-                        ? "truth value (true or false)"
-                        : "number"));
+        fmt::format("{}: '{}' is not a {}", key, text, KindOf(field)));
   }
   return absl::InvalidArgumentError(
       fmt::format("unknown setting '{}'; known: {}", key, KnownSettings()));

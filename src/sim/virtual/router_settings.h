@@ -9,7 +9,8 @@
 
 namespace kvrouter::sim {
 
-// Applies one "key=value" with Dynamo's names for router settings, e.g. "prefill_load_scale=16".
+// Applies one "key=value" with the router's own names for its settings (docs/operations.md), e.g.
+// "prefill_load_scale=16" or "router_session_affinity_ttl_secs=600".
 // Ranges are checked by Validate(config), not here. Errors name the text and the known keys.
 absl::Status ApplySetting(std::string_view assignment, RouterConfig* config);
 

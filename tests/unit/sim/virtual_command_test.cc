@@ -114,6 +114,13 @@ TEST_F(VirtualCommandTest, MistakesGiveOneLineAndExitCode1) {
               AllOf(HasSubstr("prefil_load_scale"), HasSubstr("prefill_load_scale")));
   EXPECT_THAT(RunOnTrace({"--set", "router_temperature=-1"}).error,
               HasSubstr("router_temperature"));
+  EXPECT_THAT(RunOnTrace({"--set", "session_soft_max_cost_factor=0.5"}).error,
+              HasSubstr("soft_pin.max_cost_factor"));
+  EXPECT_THAT(RunOnTrace({"--set", "session_from_prefix_tokens=2.5"}).error,
+              HasSubstr("'2.5' is not a whole number"));
+  EXPECT_THAT(RunOnTrace({"--set", "router_session_affinity_ttl_secs=soon"}).error,
+              HasSubstr("'soon' is not a whole number"));
+  EXPECT_THAT(RunOnTrace({"--set", "session_soft=2"}).error, HasSubstr("truth value"));
   EXPECT_THAT(RunOnTrace({"--json", folder_ + "/no/such/folder.json"}).error,
               HasSubstr("cannot write --json"));
 }
