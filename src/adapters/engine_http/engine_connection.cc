@@ -70,7 +70,8 @@ void EngineConnection::SendMore() {
         break;
       case EngineStream::Result::kWantWrite:
         return AwaitWritable();
-      case EngineStream::Result::kWantRead:
+      case EngineStream::Result::kWantRead:  // TLS has something to learn first
+        write_wants_readable_ = true;
         return AwaitReadable();
       default:
         return OnWriteFailed();
@@ -84,8 +85,15 @@ void EngineConnection::AwaitWritable() {
   awaits_writable_ = true;
   stream_.socket().async_wait(Tcp::socket::wait_write, [self = shared_from_this()](ErrorCode) {
     self->awaits_writable_ = false;
-    if (self->stage_ == Stage::kBusy && !self->write_failed_) self->SendMore();
+    self->OnWritable();
   });
+}
+
+void EngineConnection::OnWritable() {
+  if (stage_ == Stage::kConnecting && attempts_->handshaking) return ShakeHands();
+  if (stage_ != Stage::kBusy) return;
+  if (std::exchange(read_wants_writable_, false)) ReadMore();
+  if (stage_ == Stage::kBusy && !write_failed_) SendMore();
 }
 
 // The engine does not take the rest. It may have said why before it closed, so the answer decides.
@@ -106,7 +114,11 @@ void EngineConnection::AwaitReadable() {
 }
 
 void EngineConnection::OnReadable() {
-  if (stage_ == Stage::kBusy) return ReadMore();
+  if (stage_ == Stage::kConnecting && attempts_->handshaking) return ShakeHands();
+  if (stage_ == Stage::kBusy) {
+    if (std::exchange(write_wants_readable_, false) && !write_failed_) SendMore();
+    return ReadMore();
+  }
   if (stage_ == Stage::kIdle) OnIdleReadable();
 }
 
@@ -130,14 +142,17 @@ void EngineConnection::ReadMore() {
       case EngineStream::Result::kWantRead:
         if (write_failed_ && !answer_began_) return OnPeerDone(EngineStream::Result::kFailed);
         return AwaitReadable();
-      case EngineStream::Result::kWantWrite:
+      case EngineStream::Result::kWantWrite:  // TLS has something to say first
+        read_wants_writable_ = true;
         return AwaitWritable();
       default:
         return OnPeerDone(result);
     }
-    if (bytes < room.size()) break;
+    if (bytes < room.size() && !stream_.HoldsMore()) break;
   }
-  if (stage_ == Stage::kBusy && !exchange_->Paused()) AwaitReadable();
+  if (stage_ != Stage::kBusy || exchange_->Paused()) return;
+  if (!stream_.HoldsMore()) return AwaitReadable();
+  asio::post(lane_->io(), [self = shared_from_this()] { self->ReadMore(); });
 }
 
 void EngineConnection::OnBytes(std::string_view bytes) {

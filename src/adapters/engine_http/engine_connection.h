@@ -66,10 +66,13 @@ class EngineConnection : public std::enable_shared_from_this<EngineConnection> {
   void ArmConnectTimer(TimePoint deadline);
   void OnConnectTimeout();
   void OnConnected(ErrorCode error);
+  void ShakeHands();
+  void OnEstablished();
 
   void BeginRequest();
   void SendMore();
   void AwaitWritable();
+  void OnWritable();
   void OnWriteFailed();
 
   void OnReadable();
@@ -91,6 +94,8 @@ class EngineConnection : public std::enable_shared_from_this<EngineConnection> {
   bool used_before_ = false;   // the exchange is not its first
   bool answer_began_ = false;  // a byte of it came
   bool write_failed_ = false;
+  bool read_wants_writable_ = false;   // TLS
+  bool write_wants_readable_ = false;  // TLS
   std::shared_ptr<HttpEngineExchange> exchange_;
   size_t request_bytes_ = 0;
   size_t sent_bytes_ = 0;
@@ -101,8 +106,9 @@ class EngineConnection : public std::enable_shared_from_this<EngineConnection> {
     std::vector<Tcp::endpoint> endpoints;
     size_t next = 0;
     TimePoint deadline;
-    std::string problem;  // of the last attempt
-    uint64_t round = 0;   // what belongs to an older one is void
+    std::string problem;       // of the last attempt
+    bool handshaking = false;  // TLS on a connection that stands
+    uint64_t round = 0;        // what belongs to an older one is void
     boost::asio::steady_timer timer;
   };
   std::unique_ptr<Attempts> attempts_;

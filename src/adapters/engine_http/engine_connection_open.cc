@@ -80,6 +80,9 @@ void EngineConnection::ArmConnectTimer(TimePoint deadline) {
 
 void EngineConnection::OnConnectTimeout() {
   ++attempts_->round;
+  if (attempts_->handshaking) {
+    return Fail(EngineEnd::kConnectFailed, "TLS: no handshake in time");
+  }
   if (attempts_->next > 0) {
     attempts_->problem =
         fmt::format("{}: not connected in time",
@@ -95,6 +98,32 @@ void EngineConnection::OnConnected(ErrorCode error) {
         "{}: {}", attempts_->endpoints[attempts_->next - 1].address().to_string(), error.message());
     return ConnectNext();
   }
+  if (!pool_->url().tls) return OnEstablished();
+  if (!stream_.UseTls(
+          lane_->tls().NewSession(pool_->url().host, stream_.socket().native_handle()))) {
+    return Fail(EngineEnd::kConnectFailed, "no TLS session can be made");
+  }
+  ++attempts_->round;
+  attempts_->handshaking = true;
+  ArmConnectTimer(attempts_->deadline);
+  ShakeHands();
+}
+
+// Another address is not tried when this fails: they are one engine's.
+void EngineConnection::ShakeHands() {
+  switch (stream_.Handshake()) {
+    case EngineStream::Result::kDone:
+      return OnEstablished();
+    case EngineStream::Result::kWantRead:
+      return AwaitReadable();
+    case EngineStream::Result::kWantWrite:
+      return AwaitWritable();
+    default:
+      return Fail(EngineEnd::kConnectFailed, fmt::format("TLS: {}", stream_.Problem()));
+  }
+}
+
+void EngineConnection::OnEstablished() {
   attempts_.reset();
   Count(&lane_->figures().connections_opened);
   BeginRequest();

@@ -22,10 +22,12 @@ DelayedTask::DelayedTask(std::shared_ptr<EngineLane> l, std::function<void()> t)
     : lane(std::move(l)), task(std::move(t)), timer(lane->io()) {}
 
 EngineLane::EngineLane(std::shared_ptr<const EngineLinkConfig> config,
-                       std::shared_ptr<EngineLinkFigures> figures, NameResolver* names)
+                       std::shared_ptr<EngineLinkFigures> figures, NameResolver* names,
+                       EngineTls* tls)
     : config_(std::move(config)),
       figures_(std::move(figures)),
       names_(names),
+      tls_(tls),
       read_buffer_(kReadBytes) {}
 
 EngineLane::~EngineLane() = default;

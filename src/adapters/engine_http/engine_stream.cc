@@ -1,6 +1,7 @@
 #include "adapters/engine_http/engine_stream.h"
 
 #include <boost/asio/error.hpp>
+#include <utility>
 
 namespace kvrouter {
 
@@ -19,13 +20,24 @@ bool EngineStream::Establish() {
   return true;
 }
 
+bool EngineStream::UseTls(std::unique_ptr<TlsSession> session) {
+  tls_ = std::move(session);
+  return tls_ != nullptr;
+}
+
 EngineStream::Result EngineStream::Read(std::span<char> room, size_t* bytes) {
+  if (tls_ != nullptr) return tls_->Read(room, bytes);
   ErrorCode error;
   *bytes = socket_.read_some(asio::buffer(room.data(), room.size()), error);
   return Outcome(error, Result::kWantRead);
 }
 
 EngineStream::Result EngineStream::Write(std::span<const asio::const_buffer> parts, size_t* bytes) {
+  if (tls_ != nullptr) {
+    for (const asio::const_buffer& part : parts) {
+      if (part.size() > 0) return tls_->Write(part.data(), part.size(), bytes);
+    }
+  }
   ErrorCode error;
   *bytes = socket_.write_some(parts, error);
   return Outcome(error, Result::kWantWrite);
@@ -40,6 +52,7 @@ EngineStream::Result EngineStream::Outcome(const ErrorCode& error, Result blocke
 }
 
 void EngineStream::Close() {
+  if (tls_ != nullptr) tls_->SayEnd();
   ErrorCode ignored;
   socket_.close(ignored);
 }

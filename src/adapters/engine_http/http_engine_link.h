@@ -33,6 +33,16 @@ namespace kvrouter {
 // connection, and completions change nothing that a second one could not. No time-out is retried
 // here, and nothing on a new connection.
 
+// For https addresses.
+struct EngineTlsConfig {
+  std::string ca_file;  // whom to trust; empty: the system's certificate authorities
+  // Who we are, both or none.
+  std::string certificate_file;
+  std::string key_file;
+  // Neither the engine's certificate nor its name is looked at.
+  bool insecure = false;
+};
+
 struct EngineLinkConfig {
   uint32_t threads = 2;
   // Bounds of one address. Beyond connections calls wait, beyond waiting ones they end kOverloaded.
@@ -49,6 +59,7 @@ struct EngineLinkConfig {
   uint32_t max_interim_answers = 8;  // 1xx before an answer
   // How long what a name server said is believed.
   std::chrono::milliseconds name_ttl{10000};
+  EngineTlsConfig tls;
 };
 
 struct EngineLinkCounters {
@@ -77,7 +88,7 @@ class HttpEngineLink : public EngineLink {
   explicit HttpEngineLink(EngineLinkConfig config);
   ~HttpEngineLink() override;
 
-  // Before the first Send. Bad settings are an error.
+  // Before the first Send. Bad settings, or files of TLS that cannot be used, are an error.
   absl::Status Start();
   // Ends what runs with kShuttingDown and joins the threads; waits for no engine and no name
   // server. Replies of calls sent later are dropped uncalled. Again: nothing.
