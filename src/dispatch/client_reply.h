@@ -21,7 +21,8 @@ class ClientReply {
   // Length unknown: the body follows in pieces.
   virtual void Begin(int status, HeaderList headers) = 0;
   // False: the client does not keep up, the caller should pause its source; `drained` given to
-  // OnDrained runs when there is room again. The piece is taken either way.
+  // OnDrained runs when there is room again, perhaps before this has returned. The piece is taken
+  // either way.
   virtual bool Write(std::string_view piece) = 0;
   virtual void End() = 0;
   // Ends the answer so that the client sees it is not whole.

@@ -22,22 +22,7 @@ int StatusOfExhausted(ErrorReason reason) {
   }
 }
 
-HttpResponse AnswerOrError(absl::StatusOr<HttpResponse> answer) {
-  if (answer.ok()) return *std::move(answer);
-  const absl::Status& error = answer.status();
-  HttpResponse response =
-      ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
-  if (const auto limit = QueueRejectionOf(error)) {
-    response.body.pop_back();  // both names are words that need no escaping
-    response.body += fmt::format(
-        R"(,"details":{{"policy_class":"{}","limit_kind":"{}","current":{},"limit":{}}}}})",
-        limit->policy_class, limit->limit_kind, limit->current, limit->limit);
-  }
-  return response;
-}
-
-}  // namespace
-
+// For an error of bodies or service.
 int HttpStatusOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -62,6 +47,22 @@ int HttpStatusOf(const absl::Status& status) {
       return 500;
   }
 }
+
+HttpResponse AnswerOrError(absl::StatusOr<HttpResponse> answer) {
+  if (answer.ok()) return *std::move(answer);
+  const absl::Status& error = answer.status();
+  HttpResponse response =
+      ErrorResponse(HttpStatusOf(error), {error.message().data(), error.message().size()});
+  if (const auto limit = QueueRejectionOf(error)) {
+    response.body.pop_back();  // both names are words that need no escaping
+    response.body += fmt::format(
+        R"(,"details":{{"policy_class":"{}","limit_kind":"{}","current":{},"limit":{}}}}})",
+        limit->policy_class, limit->limit_kind, limit->current, limit->limit);
+  }
+  return response;
+}
+
+}  // namespace
 
 absl::Status WithReason(const absl::Status& status) {
   if (status.ok() || ErrorReasonOf(status) != ErrorReason::kUnspecified) return status;

@@ -17,9 +17,6 @@
 
 namespace kvrouter {
 
-// 400, 404, 409, 413, 415, 422, 429, 503 for an error of bodies or service.
-int HttpStatusOf(const absl::Status& status);
-
 // Bodies say no more than a status code; the reason gRPC gives for the same is kInvalidRequest.
 absl::Status WithReason(const absl::Status& status);
 

@@ -164,7 +164,8 @@ bool HttpConnection::MakeRoom(uint64_t body_bytes) {
     return true;
   }
   CountOne(&server_->bodies_without_room);
-  Refuse(ErrorResponse(503, "too many request bodies and answers are held at this moment"));
+  Refuse(
+      Refusal(server_->config, 503, "too many request bodies and answers are held at this moment"));
   return false;
 }
 
@@ -177,8 +178,9 @@ void HttpConnection::OnRequest() {
 
 void HttpConnection::OnReadError(ErrorCode error) {
   if (read_timed_out_) {
-    return Refuse(ErrorResponse(408, fmt::format("request not complete after {} ms",
-                                                 server_->config.read_timeout.count())));
+    return Refuse(Refusal(
+        server_->config, 408,
+        fmt::format("request not complete after {} ms", server_->config.read_timeout.count())));
   }
   const std::optional<HttpResponse> answer = AnswerToReadError(error, server_->config);
   if (!answer) return Close();  // the client left in the middle

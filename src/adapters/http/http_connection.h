@@ -79,6 +79,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void WriteMore();
   void OnWritten(ErrorCode error, size_t bytes);
   void AnswerSent();
+  void Cut();
   void Drain();
 
   void ArmReadTimer(std::chrono::milliseconds timeout);
@@ -115,6 +116,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool head_only_ = false;
   BodyFraming framing_ = BodyFraming::kContentLength;
   bool answer_complete_ = false;     // everything is in pending_ or in_flight_
+  bool cut_ = false;                 // it is not whole
   std::deque<std::string> pending_;  // to be sent after in_flight_
   size_t pending_bytes_ = 0;
   std::string in_flight_;

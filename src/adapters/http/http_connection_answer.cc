@@ -36,7 +36,7 @@ void HttpConnection::Dispatch() {
       },
       server_->config.pause_unsent_bytes);
   const bool has_body = !request.body.empty();
-  if (!CallHandler(server_->routes, &request, MakeResponder(exchange_)))
+  if (!CallHandler(server_->config, server_->routes, &request, MakeResponder(exchange_)))
     CountOne(&server_->unrouted);
   // A body that went along is held until the answer is sent, and so is its room.
   if (has_body && request.body.empty()) answer_room_bytes_ += std::exchange(body_room_bytes_, 0);
@@ -55,10 +55,13 @@ void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
   const bool streams = step == HttpExchange::Step::kBegin || step == HttpExchange::Step::kWrite;
   const size_t arrived_bytes = streams ? response.body.size() : 0;
   switch (step) {
+    case HttpExchange::Step::kUnanswered:
+      response = Refusal(server_->config, 500, "the request was not answered");
+      [[fallthrough]];
     case HttpExchange::Step::kComplete:
       if (!HoldAnswer(response.body.size())) {
-        response =
-            ErrorResponse(503, "too many request bodies and answers are held at this moment");
+        response = Refusal(server_->config, 503,
+                           "too many request bodies and answers are held at this moment");
       }
       Append(FormatHead(response, {.keep_alive = keep_alive_, .http_1_0 = http_1_0_}));
       if (!head_only_) Append(std::move(response.body));
@@ -83,8 +86,10 @@ void HttpConnection::OnStep(HttpExchange::Step step, HttpResponse response) {
       if (!head_only_ && framing_ == BodyFraming::kChunked) Append(std::string(kLastChunk));
       answer_complete_ = true;
       break;
-    case HttpExchange::Step::kAbort:
-      return Close();
+    case HttpExchange::Step::kAbort:  // behind what was written
+      answer_complete_ = true;
+      cut_ = true;
+      break;
   }
   WriteMore();
   if (arrived_bytes > 0) TellQueued(arrived_bytes);
@@ -95,6 +100,15 @@ void HttpConnection::TellQueued(size_t arrived_bytes) {
   // Its own reference: what waits for this may end the exchange.
   const std::shared_ptr<HttpExchange> exchange = exchange_;
   exchange->OnQueued(arrived_bytes, pending_bytes_ + in_flight_.size() - in_flight_sent_bytes_);
+}
+
+// The missing last chunk tells a client that there was more to come; one that reads until the end
+// of the connection is told by its reset.
+void HttpConnection::Cut() {
+  ErrorCode ignored;
+  if (framing_ == BodyFraming::kUntilClose)
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  Close();
 }
 
 // Small answers are bounded by the number of connections; large ones together by the buffers.
@@ -155,6 +169,7 @@ void HttpConnection::OnWritten(ErrorCode error, size_t bytes) {
 }
 
 void HttpConnection::AnswerSent() {
+  if (cut_) return Cut();
   if (exchange_ != nullptr) exchange_->Detach(/*delivered=*/true);
   exchange_.reset();
   answer_complete_ = false;

@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "adapters/http/http_format.h"
-
 namespace kvrouter {
 namespace {
 
@@ -43,6 +41,7 @@ bool HttpExchange::Send(Step step, HttpResponse response) {
   bool pauses = false;
   switch (step) {
     case Step::kComplete:
+    case Step::kUnanswered:
       if (state_ != State::kOpen) return true;
       state_ = State::kFinished;
       break;
@@ -92,11 +91,7 @@ void HttpExchange::Drop() {
   if (state_ == State::kFinished) return;
   const bool began = state_ == State::kStreaming;
   state_ = State::kFinished;
-  if (began) {
-    PostLocked(Step::kAbort, {});
-  } else {
-    PostLocked(Step::kComplete, ErrorResponse(500, "the request was not answered"));
-  }
+  PostLocked(began ? Step::kAbort : Step::kUnanswered, {});
 }
 
 void HttpExchange::Detach(bool delivered) {

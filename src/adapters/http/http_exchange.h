@@ -22,7 +22,7 @@ namespace kvrouter {
 // Thread safety: thread-safe.
 class HttpExchange {
  public:
-  enum class Step : uint8_t { kComplete, kBegin, kWrite, kEnd, kAbort };
+  enum class Step : uint8_t { kComplete, kUnanswered, kBegin, kWrite, kEnd, kAbort };
   // Brings a step to the connection; called under the lock of the exchange, so it only posts.
   // `pauses`: this step brought the stream to the mark.
   using Post = std::function<void(Step step, HttpResponse response, bool pauses)>;

@@ -131,6 +131,11 @@ HttpResponse ErrorResponse(int status, std::string_view message) {
           .body = fmt::format("{{\"error\":\"{}\"}}", EscapeJson(message))};
 }
 
+HttpResponse Refusal(const HttpServerConfig& config, int status, std::string_view message) {
+  if (!config.error_body) return ErrorResponse(status, message);
+  return {.status = status, .headers = {}, .body = config.error_body(status, message)};
+}
+
 std::string PercentDecode(std::string_view text) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';

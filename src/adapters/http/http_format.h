@@ -36,6 +36,8 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // {"error":"<message>"}, escaped; what is not UTF-8 in it is replaced.
 HttpResponse ErrorResponse(int status, std::string_view message);
+// The same in the words of the server's configuration.
+HttpResponse Refusal(const HttpServerConfig& config, int status, std::string_view message);
 
 struct RequestTarget {
   std::string path;

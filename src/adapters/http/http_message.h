@@ -27,7 +27,7 @@ HttpRequest ToHttpRequest(const HttpMessage& message, std::string body);
 
 // Calls the route's handler, or answers 404, 405 and, for what a handler throws, 500. Fills
 // `request->path_parameters`. False: there is no handler.
-bool CallHandler(const HttpRoutes& routes, HttpRequest* request,
+bool CallHandler(const HttpServerConfig& config, const HttpRoutes& routes, HttpRequest* request,
                  const std::shared_ptr<HttpResponder>& responder);
 
 // What a client is told whose request could not be read; nullopt if it has left.

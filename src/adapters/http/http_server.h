@@ -45,9 +45,9 @@ struct HttpResponse {
 // Answers one request; callable from any thread, also after the server is gone. Complete() may be
 // called once, now or later; Write() streams a chunked body instead: Begin, Write*, End. Calls out
 // of this order are ignored. Dropping it unanswered answers 500; dropping an unfinished stream
-// closes the connection, so that the client sees it is cut. After the client left, all calls do
-// nothing and Cancelled() is true. A client that closes its sending side while it waits counts as
-// gone.
+// closes the connection behind what was written, so that the client sees it is cut. After the client
+// left, all calls do nothing and Cancelled() is true. A client that closes its sending side while it
+// waits counts as gone; one that has sent its next request already is missed when it is written to.
 //
 // A stream is paced by its writer: Write says false from pause_unsent_bytes on, and `drained` runs
 // when half of that is left, once per pause.
@@ -89,6 +89,8 @@ struct HttpServerConfig {
   // Of a stream whose writer does not heed Write; the connection is closed beyond it, counted.
   uint64_t max_unsent_bytes = 16ull << 20;
   uint64_t pause_unsent_bytes = 64 * 1024;  // of a stream; from here on Write says false
+  // The JSON body of the server's own refusals; null: {"error":"<message>"}.
+  std::function<std::string(int status, std::string_view message)> error_body = {};
 };
 inline constexpr size_t kSmallAnswerBytes = 64 * 1024;
 inline constexpr size_t kWriteProgressBytes = 64 * 1024;

@@ -126,6 +126,10 @@ Json ToJson(std::string_view request_id, const RouteDecision& decision) {
 
 }  // namespace
 
+std::string DecisionJson(std::string_view request_id, const RouteDecision& decision) {
+  return ToJson(request_id, decision).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string ExplanationJson(std::string_view request_id, const Explanation& explanation) {
   const Json json = {{"decision", ToJson(request_id, explanation.decision)},
                      {"age_seconds", std::chrono::duration<double>(explanation.age).count()},

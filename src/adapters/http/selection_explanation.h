@@ -11,6 +11,9 @@ namespace kvrouter {
 // Why a request goes where it goes, as JSON: gRPC's ExplainResponse field by field under the same
 // names (docs/routing.md#explanation), enumerations as words. Pure functions.
 
+// gRPC's RouteResponse.
+std::string DecisionJson(std::string_view request_id, const RouteDecision& decision);
+
 // {"decision":{…},"age_seconds":0.5,"live":true}
 std::string ExplanationJson(std::string_view request_id, const Explanation& explanation);
 
