@@ -109,7 +109,7 @@ class Dispatcher {
 
  private:
   class Impl;
-  const std::shared_ptr<Impl> impl_;
+  const std::unique_ptr<Impl> impl_;
 };
 
 // What a client gets for a status of the router: 400, 404, 429, …

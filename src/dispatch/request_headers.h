@@ -1,0 +1,49 @@
+#ifndef KVROUTER_DISPATCH_REQUEST_HEADERS_H_
+#define KVROUTER_DISPATCH_REQUEST_HEADERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dispatch/engine_link.h"
+#include "dispatch/openai_request.h"
+#include "kvrouter/decision.h"
+
+namespace kvrouter {
+
+// What a client's headers ask of the router, and which of them its engine gets. Pure.
+//
+// Parity: Dynamo v1.4.1's names and aliases, and headers beat the body's nvext.
+struct RequestHeaders {
+  std::string request_id;                // x-request-id, else x-dynamo-request-id; empty: none
+  std::string session_id;                // CallerSessionId
+  std::optional<TargetSelector> pinned;  // x-dynamo-worker-instance-id, x-dynamo-dp-rank
+  std::optional<TargetSelector> pinned_prefill;  // x-dynamo-prefill-instance-id, …-dp-rank
+  std::optional<int32_t> priority;               // x-dynamo-request-priority
+  std::optional<uint32_t> strict_priority;       // x-dynamo-request-strict-priority
+  std::string policy_class;                      // x-dynamo-meta-policy-class
+  std::string tenant;                            // x-tenant-id, used as a cache salt
+  std::string routing_group;                     // x-kvrouter-routing-group
+  bool aggregated = false;                       // x-dynamo-routing-mode: aggregated
+  bool explain = false;                          // x-route-explain: 1
+};
+
+// INVALID_ARGUMENT naming the header, its value and the limit; a header that counts and is there
+// twice, too. `nvext` fills in what no header says.
+absl::StatusOr<RequestHeaders> ReadRequestHeaders(const HeaderList& headers, const NvExt& nvext);
+
+// Empty if absent.
+std::string_view FindHeader(const HeaderList& headers, std::string_view name);
+
+// The client's end-to-end headers without those that speak to the router; the caller adds its own
+// x-request-id. Encodings of the answer are not asked for: it has to be read.
+HeaderList EngineHeaders(const HeaderList& headers);
+// What goes back: the engine's headers, but for its length and framing, which the door sets.
+HeaderList ClientHeaders(HeaderList headers);
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_DISPATCH_REQUEST_HEADERS_H_

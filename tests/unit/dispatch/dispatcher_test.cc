@@ -1,0 +1,300 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "dispatch_fleet.h"
+
+namespace kvrouter {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::string Expected(const std::vector<TokenId>& ids) {
+  return VirtualEngine::Answer(ids, VirtualEngine::kDefaultTokens);
+}
+
+TEST(DispatcherTest, ALocalStreamReachesTheClientByteForByte) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto ids = Ids(40);
+  const auto client = fleet.SendAndRun(CompletionBody(ids, true));
+  EXPECT_EQ(client->status, 200);
+  EXPECT_EQ(client->Header("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(TextOf(client->body), Expected(ids));
+  EXPECT_TRUE(client->body.ends_with("data: [DONE]\n\n"));
+  EXPECT_TRUE(client->ended);
+  EXPECT_EQ(client->misuses, 0);
+  ASSERT_EQ(fleet.link.calls().size(), 1u);
+  EXPECT_EQ(*fleet.link.calls()[0].body, CompletionBody(ids, true));
+  ASSERT_EQ(fleet.observer.ends.size(), 1u);
+  EXPECT_EQ(fleet.observer.ends[0].outcome, DispatchOutcome::kSuccess);
+  EXPECT_EQ(fleet.observer.ends[0].output_tokens, 5u);
+  EXPECT_EQ(fleet.observer.first_tokens.size(), 1u);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AnAnswerThatDoesNotStreamIsCompletedWhole) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1).cached_tokens = 32;
+  const auto ids = Ids(40);
+  fleet.Cache(1, ids);
+  const auto client = fleet.SendAndRun(CompletionBody(ids, false));
+  EXPECT_EQ(client->status, 200);
+  EXPECT_EQ(TextOf(client->body), Expected(ids));
+  EXPECT_EQ(client->writes, 0);
+  ASSERT_EQ(fleet.observer.overlaps.size(), 1u);
+  EXPECT_EQ(fleet.observer.overlaps[0].predicted_tokens, 32u);
+  EXPECT_EQ(fleet.observer.overlaps[0].delivered_tokens, 32u);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, LoadIsBookedWhileItRunsAndPrefillEndsAtTheFirstToken) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1).token_time = milliseconds(100);
+  fleet.Send(CompletionBody(Ids(40), true));
+  const auto load = [&fleet] { return fleet.router.Snapshot()[0].loads[0]; };
+  fleet.link.Run(milliseconds(50));
+  EXPECT_EQ(load().active_requests, 1u);
+  EXPECT_EQ(load().active_prefill_tokens, 40u);
+  fleet.link.Run(milliseconds(100));
+  EXPECT_EQ(load().active_requests, 1u);
+  EXPECT_EQ(load().active_prefill_tokens, 0u);
+  fleet.link.Run(seconds(2));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, TextIsTokenizedByTheEngineAndTheAnswerIsKept) {
+  DispatchFleet fleet;
+  VirtualEngine& engine = fleet.AddEngine(1);
+  const std::string body = R"({"model":"m","prompt":"Hello, world, this is long enough."})";
+  fleet.Cache(1, VirtualEngine::IdsOfText("Hello, world, this is long enough."));
+  for (int i = 0; i < 3; ++i) {
+    const auto client = fleet.SendAndRun(body, {{"x-route-explain", "1"}});
+    EXPECT_EQ(client->status, 200);
+    EXPECT_EQ(client->Header("x-kvrouter-prompt-tokens"), "34");
+    EXPECT_EQ(client->Header("x-kvrouter-overlap-tokens"), "32");
+    EXPECT_EQ(client->Header("x-kvrouter-worker"), "1/0");
+    EXPECT_EQ(client->Header("x-kvrouter-plan"), "local");
+  }
+  EXPECT_EQ(engine.tokenized, 1);
+  EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kEngine], 1);
+  EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kCached], 2);
+  EXPECT_EQ(*fleet.link.calls().back().body, body) << "the engine gets the client's own bytes";
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, ChatsAreTokenizedByMessagesOrRenderedWhereThatIsAllThereIs) {
+  for (const bool tokenize : {true, false}) {
+    SCOPED_TRACE(tokenize);
+    DispatchFleet fleet;
+    VirtualEngine& engine = fleet.AddEngine(1);
+    engine.offers_tokenize = tokenize;
+    const std::string body =
+        R"({"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]})";
+    const auto client = fleet.SendAndRun(body, {}, "/v1/chat/completions");
+    EXPECT_EQ(client->status, 200);
+    EXPECT_EQ(TextOf(client->body),
+              Expected(engine.IdsOfChat(nlohmann::json::parse(body)["messages"])));
+    EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kEngine], 1);
+    fleet.ExpectNothingLeft();
+  }
+}
+
+TEST(DispatcherTest, WithoutTokensARequestIsRoutedByLoadAlone) {
+  for (const Fault fault : {Fault::kRefuse, Fault::kStallBeforeHead, Fault::k500}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    DispatchFleet fleet;
+    fleet.AddEngine(1).tokenize_fault = fault;
+    const auto client = fleet.SendAndRun(R"({"model":"m","prompt":"Hello"})");
+    EXPECT_EQ(client->status, 200);
+    EXPECT_EQ(TextOf(client->body), Expected(VirtualEngine::IdsOfText("Hello")));
+    EXPECT_EQ(fleet.observer.fallbacks[DispatchFallback::kNotTokenized], 1);
+    fleet.ExpectNothingLeft();
+  }
+}
+
+TEST(DispatcherTest, ErrorsOfTheRouterNameWhatIsWrongAsOpenAiDoes) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  struct Case {
+    std::string body;
+    int status;
+    std::string words;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"{", 400, "not valid JSON"},
+           {"[1]", 400, "must be a JSON object"},
+           {R"({"model":"m","prompt":[1,-2]})", 400, "got -2 at position 1"},
+           {R"({"model":"m","prompt":[4294967296]})", 400, "0..4294967295, got 4294967296"},
+           {R"({"model":"other","prompt":[1]})", 404, "other"},
+       }) {
+    SCOPED_TRACE(c.body);
+    const auto client = fleet.SendAndRun(c.body);
+    EXPECT_EQ(client->status, c.status);
+    const auto error = nlohmann::json::parse(client->body)["error"];
+    EXPECT_NE(error["message"].get<std::string>().find(c.words), std::string::npos) << client->body;
+    EXPECT_TRUE(error["code"].is_string());
+  }
+  EXPECT_TRUE(fleet.link.calls().empty());
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, TheEnginesOwnRefusalIsPassedOnAndIsNoFailureOfTheWorker) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1).Break(EngineLegKind::kServe, Fault::k400);
+  fleet.AddEngine(2).Break(EngineLegKind::kServe, Fault::k400);
+  const auto client = fleet.SendAndRun(CompletionBody(Ids(8), true));
+  EXPECT_EQ(client->status, 400);
+  EXPECT_NE(client->body.find("the engine's own words"), std::string::npos);
+  EXPECT_EQ(fleet.link.calls().size(), 1u);
+  EXPECT_EQ(fleet.service.Counters().legs_failed, 0u);
+  EXPECT_EQ(fleet.observer.ends[0].outcome, DispatchOutcome::kEngineRefused);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AClientThatLeavesCancelsItsLegAtOnce) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto client = fleet.Send(CompletionBody(Ids(8), true));
+  fleet.link.Run(milliseconds(12));
+  EXPECT_EQ(fleet.link.open(), 1);
+  client->Leave();
+  EXPECT_EQ(fleet.link.cancelled(), 1);
+  EXPECT_EQ(fleet.observer.ends[0].outcome, DispatchOutcome::kClientGone);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, ASlowClientPausesItsEngine) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto ids = Ids(8);
+  const auto client = fleet.Send(CompletionBody(ids, true));
+  client->keeps_up = false;
+  fleet.link.Run(seconds(5));
+  EXPECT_EQ(client->writes, 1) << "the engine waits";
+  EXPECT_FALSE(client->ended);
+  client->Drain();
+  fleet.link.Run(seconds(5));
+  EXPECT_TRUE(client->ended);
+  EXPECT_EQ(TextOf(client->body), Expected(ids));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AClientThatTurnsOutToBeGoneWhenItIsWrittenToIsNoTrouble) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto client = fleet.Send(CompletionBody(Ids(8), true));
+  client->on_write = [&client] { client->Leave(); };
+  fleet.link.Run(seconds(5));
+  EXPECT_EQ(client->writes, 1);
+  EXPECT_EQ(fleet.observer.ends.size(), 1u);
+  fleet.ExpectNothingLeft();
+  client->on_write = nullptr;
+}
+
+TEST(DispatcherTest, ATakenRequestIdIsReplaced) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto first = fleet.Send(CompletionBody(Ids(8), true), {{"x-request-id", "same"}});
+  const auto second = fleet.Send(CompletionBody(Ids(8), true), {{"x-request-id", "same"}});
+  fleet.link.Run(seconds(5));
+  EXPECT_EQ(first->status, 200);
+  EXPECT_EQ(second->status, 200);
+  const auto id_of = [](const EngineCall& call) {
+    for (const auto& [name, value] : call.headers) {
+      if (name == "x-request-id") return value;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(id_of(fleet.link.calls()[0]), "same");
+  EXPECT_TRUE(id_of(fleet.link.calls()[1]).starts_with("kvr-"));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, HeadersOfTheClientReachTheEngineExceptThoseOfTheConnection) {
+  DispatchFleet fleet;
+  WorkerSpec spec = DispatchFleet::Spec(1);
+  spec.dp_start_rank = 4;
+  spec.dp_size = 2;
+  fleet.AddEngine(spec);
+  fleet.SendAndRun(CompletionBody(Ids(8), true), {{"traceparent", "00-1-2-01"},
+                                                  {"authorization", "Bearer k"},
+                                                  {"host", "front"},
+                                                  {"accept-encoding", "gzip"},
+                                                  {"x-dynamo-dp-rank", "5"},
+                                                  {"x-dynamo-worker-instance-id", "1"}});
+  std::map<std::string, std::string> sent;
+  for (const auto& [name, value] : fleet.link.calls().at(0).headers) sent[name] = value;
+  EXPECT_EQ(sent["traceparent"], "00-1-2-01");
+  EXPECT_EQ(sent["authorization"], "Bearer k");
+  EXPECT_EQ(sent["x-data-parallel-rank"], "5") << "the global rank";
+  EXPECT_FALSE(sent.contains("host"));
+  EXPECT_FALSE(sent.contains("accept-encoding"));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, OtherPathsGoToOneWorkerAsTheyAre) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  fleet.AddEngine(2, WorkerRole::kPrefill);
+  for (const std::string path : {"/v1/embeddings", "/detokenize"}) {
+    const auto client = fleet.SendAndRun(R"({"model":"m","input":"x"})", {}, path);
+    EXPECT_EQ(client->status, 200);
+    EXPECT_EQ(client->body, R"({"path":")" + path + R"("})");
+  }
+  const auto models = fleet.Send("", {}, "/v1/models", "GET");
+  fleet.link.Run(seconds(1));
+  EXPECT_EQ(models->body, R"({"path":"/v1/models"})");
+  for (const EngineCall& call : fleet.link.calls()) EXPECT_EQ(call.base_url, DispatchFleet::Url(1));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, RouteTextAnswersWithDecisionAndTokens) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  std::optional<absl::StatusOr<RouteTextAnswer>> answer;
+  RouteTextRequest request;
+  request.body = R"({"model":"m","prompt":"Hello"})";
+  request.request_id = "r";
+  fleet.dispatcher.RouteText(request, [&answer](auto a) { answer = std::move(a); });
+  fleet.link.Run(seconds(1));
+  ASSERT_TRUE(answer && answer->ok());
+  EXPECT_EQ((*answer)->request_id, "r");
+  EXPECT_EQ((*answer)->decision.target.worker, WorkerId{1});
+  EXPECT_EQ(*(*answer)->token_ids, VirtualEngine::IdsOfText("Hello"));
+  EXPECT_EQ(fleet.service.LiveRequests(), 1u);
+  EXPECT_EQ(fleet.service.Free("r"), LifecycleResult::kDone);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, WhoeverLeavesRouteTextGetsNoAnswerAndNothingStaysBooked) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  int answers = 0;
+  RouteTextRequest request;
+  request.body = R"({"model":"m","prompt":"Hello"})";
+  const auto leave = fleet.dispatcher.RouteText(request, [&answers](const auto&) { ++answers; });
+  leave();
+  leave();
+  fleet.link.Run(seconds(1));
+  EXPECT_EQ(answers, 0);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, StopEndsWhatRunsWithAnErrorAndTakesNoMore) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  const auto streaming = fleet.Send(CompletionBody(Ids(8), true));
+  fleet.link.Run(milliseconds(12));
+  const auto waiting = fleet.Send(CompletionBody(Ids(8), false));
+  fleet.dispatcher.Stop({});
+  EXPECT_NE(streaming->body.find("shutting down"), std::string::npos);
+  EXPECT_TRUE(streaming->ended);
+  EXPECT_EQ(waiting->status, 503);
+  EXPECT_EQ(fleet.Send(CompletionBody(Ids(8), false))->status, 503);
+  fleet.ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace kvrouter
