@@ -13,6 +13,8 @@ std::unique_ptr<EngineService> MakeService(const EngineConfig& config) {
   KVR_CHECK(config.prefill_tokens_per_s > 0, "prefill_tokens_per_s={}",
             config.prefill_tokens_per_s);
   KVR_CHECK(config.inter_token.count() >= 0, "inter_token={}us", config.inter_token.count());
+  KVR_CHECK(config.transfer_per_block.count() >= 0, "transfer_per_block={}us",
+            config.transfer_per_block.count());
   switch (config.service) {
     case EngineConfig::Service::kFifoPrefill:
       return MakeFifoPrefill(config);
@@ -37,6 +39,12 @@ void EngineModel::Submit(EngineRequest request, MonotonicTime now) {
 }
 
 void EngineModel::Abort(uint64_t id, MonotonicTime now) { service_->Abort(id, now); }
+
+std::span<const uint32_t> EngineModel::HeldBlocks(uint64_t id) const {
+  return service_->HeldBlocks(id);
+}
+
+void EngineModel::ReleaseHeld(uint64_t id, MonotonicTime now) { service_->ReleaseHeld(id, now); }
 
 MonotonicTime EngineModel::NextEventTime() const { return service_->NextEventTime(); }
 

@@ -25,7 +25,8 @@ namespace kvrouter::sim {
 //   chunked prefill; blocks are pinned while a request runs, a request waits when the pool has no
 //   free block. As in vLLM a prompt block is cached (and announced) when the step that computes it
 //   starts, and a block computed twice at a time is cached twice: two stored events, later two
-//   removals. Generated blocks take space but are not cached.
+//   removals. Generated blocks take space but are not cached. A prompt's KV may come from another
+//   engine instead of being computed, and a finished request may leave its blocks pinned for one.
 //
 // Deterministic: the same calls give the same events. Thread-compatible.
 
@@ -40,6 +41,8 @@ struct EngineConfig {
   // if any request decodes.
   uint32_t token_budget_per_step = 8192;  // > 0
   uint32_t max_running = 256;             // > 0
+  // For each block that comes from another engine.
+  std::chrono::microseconds transfer_per_block{100};
 };
 
 struct EngineRequest {
@@ -49,6 +52,14 @@ struct EngineRequest {
   // Engine hashes of the prompt's full blocks, in order: floor(isl_tokens / block size) of them, no
   // hash twice. They are prefix-chained: an equal hash means an equal prompt up to there.
   std::vector<EngineHash> block_hashes;
+
+  // kContinuousBatching only.
+  // KV of this many leading prompt tokens is to be had from another engine. What of it is not
+  // cached here arrives block by block once the request has its blocks; meanwhile it takes no part
+  // in steps. The last prompt token is computed here in any case.
+  uint64_t external_tokens = 0;
+  // The blocks stay pinned when the request has finished, until ReleaseHeld.
+  bool hold_blocks = false;
 };
 
 // What happened, in order.
@@ -58,6 +69,12 @@ struct PrefillStarted {
   // kContinuousBatching, as vLLM, leaves at least one token to compute: at most floor((isl - 1) /
   // block) blocks.
   uint64_t hit_blocks = 0;
+  uint64_t external_tokens = 0;  // that will come from another engine
+};
+// All of it has come; only if external_tokens were asked for.
+struct ExternalLoaded {
+  uint64_t id = 0;
+  uint64_t blocks = 0;
 };
 // Blocks [first_block, first_block + count) of the request's prompt were newly cached. kFifoPrefill
 // announces a prompt longer than the whole cache first and then its evicted tail.
@@ -84,8 +101,8 @@ struct RequestFinished {
 
 struct EngineEvent {
   MonotonicTime at{};
-  std::variant<PrefillStarted, BlocksStored, BlocksRemoved, FirstToken, TokensGenerated,
-               RequestFinished>
+  std::variant<PrefillStarted, ExternalLoaded, BlocksStored, BlocksRemoved, FirstToken,
+               TokensGenerated, RequestFinished>
       what;
 };
 
@@ -94,17 +111,20 @@ struct EngineTotals {
   uint64_t prefix_cache_query_tokens = 0;  // prompt tokens looked up
   uint64_t prefix_cache_hit_tokens = 0;    // at most floor((isl - 1) / block) blocks a request
   uint64_t computed_prefill_tokens = 0;    // at least one a request
+  uint64_t external_query_tokens = 0;      // not cached here, asked of another engine
+  uint64_t external_tokens = 0;            // of them, come
   uint64_t requests_finished = 0;
   uint64_t requests_aborted = 0;
 };
 
 struct EngineGauges {
   uint64_t running = 0;
-  uint64_t waiting = 0;
+  uint64_t waiting = 0;  // those that wait for KV from another engine, too
   uint64_t cached_blocks = 0;
   // kFifoPrefill: distinct prompt blocks of all live requests, waiting ones too.
-  // kContinuousBatching: pinned blocks.
+  // kContinuousBatching: pinned blocks, those held after the end too.
   uint64_t active_blocks = 0;
+  uint64_t held_requests = 0;
 };
 
 class EngineService;
@@ -122,6 +142,13 @@ class EngineModel {
   // Ends a request early; its cached blocks stay. Unknown ids are ignored. REQUIRES: AdvanceTo(now)
   // was called.
   void Abort(uint64_t id, MonotonicTime now);
+
+  // The blocks of a finished request that asked to hold them, in order of the prompt; empty for any
+  // other. Valid until the next call.
+  std::span<const uint32_t> HeldBlocks(uint64_t id) const;
+  // Unpins them; cached ones stay cached. Unknown ids are ignored. REQUIRES: AdvanceTo(now) was
+  // called.
+  void ReleaseHeld(uint64_t id, MonotonicTime now);
 
   // When AdvanceTo has something to do next; MonotonicTime::max() when idle.
   MonotonicTime NextEventTime() const;

@@ -16,6 +16,8 @@ class EngineService {
   virtual ~EngineService() = default;
   virtual void Submit(EngineRequest request, MonotonicTime now) = 0;
   virtual void Abort(uint64_t id, MonotonicTime now) = 0;
+  virtual std::span<const uint32_t> HeldBlocks(uint64_t id) const = 0;
+  virtual void ReleaseHeld(uint64_t id, MonotonicTime now) = 0;
   virtual MonotonicTime NextEventTime() const = 0;
   virtual void AdvanceTo(MonotonicTime now, std::vector<EngineEvent>* out) = 0;
   virtual bool ResetPrefixCache() = 0;

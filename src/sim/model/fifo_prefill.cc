@@ -23,6 +23,8 @@ class FifoPrefill final : public EngineService {
 
   void Submit(EngineRequest request, MonotonicTime now) override;
   void Abort(uint64_t id, MonotonicTime now) override;
+  std::span<const uint32_t> HeldBlocks(uint64_t /*id*/) const override { return {}; }
+  void ReleaseHeld(uint64_t /*id*/, MonotonicTime /*now*/) override {}
   MonotonicTime NextEventTime() const override;
   void AdvanceTo(MonotonicTime now, std::vector<EngineEvent>* out) override;
   bool ResetPrefixCache() override;
@@ -74,6 +76,9 @@ void FifoPrefill::Submit(EngineRequest request, MonotonicTime now) {
   KVR_CHECK(request.block_hashes.size() == request.isl_tokens / config_.block_size_tokens,
             "hashes={} isl_tokens={} block_size_tokens={}", request.block_hashes.size(),
             request.isl_tokens, config_.block_size_tokens);
+  KVR_CHECK(request.external_tokens == 0 && !request.hold_blocks,
+            "kFifoPrefill has no blocks to give or take: external_tokens={} hold_blocks={}",
+            request.external_tokens, request.hold_blocks);
   const uint64_t id = request.id;
   AddReferences(request);
   const bool is_new =

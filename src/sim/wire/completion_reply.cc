@@ -70,7 +70,7 @@ std::string ChunkLine(const CompletionHead& head, Json choices, const Completion
 }  // namespace
 
 std::string CompletionBody(const CompletionHead& head, std::span<const std::string> texts,
-                           const CompletionUsage& usage) {
+                           const CompletionUsage& usage, const Json& kv_transfer_params) {
   Json choices = Json::array();
   for (const std::string& text : texts) {
     const auto index = static_cast<uint32_t>(choices.size());
@@ -79,6 +79,7 @@ std::string CompletionBody(const CompletionHead& head, std::span<const std::stri
   Json body = Head(head, false);
   body["choices"] = std::move(choices);
   body["usage"] = Usage(usage);
+  body["kv_transfer_params"] = kv_transfer_params;
   return Dump(body);
 }
 
@@ -96,6 +97,10 @@ std::string ChatOpening(const CompletionHead& head, uint32_t choice, const Compl
 
 std::string UsageChunk(const CompletionHead& head, const CompletionUsage& usage) {
   return ChunkLine(head, Json::array(), &usage);
+}
+
+std::string ErrorChunk(std::string_view message, std::string_view type, int code) {
+  return "data: " + ErrorBody(message, type, code) + "\n\n";
 }
 
 std::string ErrorBody(std::string_view message, std::string_view type, int code) {

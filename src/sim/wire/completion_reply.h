@@ -2,6 +2,7 @@
 #define KVROUTER_SIM_WIRE_COMPLETION_REPLY_H_
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,9 +31,11 @@ struct CompletionPiece {
   bool last = false;
 };
 
-// The whole answer of a request that does not stream: one text per choice.
+// The whole answer of a request that does not stream: one text per choice. Only such answers can
+// carry a handshake.
 std::string CompletionBody(const CompletionHead& head, std::span<const std::string> texts,
-                           const CompletionUsage& usage);
+                           const CompletionUsage& usage,
+                           const nlohmann::ordered_json& kv_transfer_params);
 
 // One `data:` line of a stream; `usage` so far, if wanted in every line.
 std::string CompletionChunk(const CompletionHead& head, const CompletionPiece& piece,
@@ -41,6 +44,8 @@ std::string CompletionChunk(const CompletionHead& head, const CompletionPiece& p
 std::string ChatOpening(const CompletionHead& head, uint32_t choice, const CompletionUsage* usage);
 // The line with the sums, for requests that asked for it, between the last chunk and the end.
 std::string UsageChunk(const CompletionHead& head, const CompletionUsage& usage);
+// An error after a stream has begun: an event, since the status is long sent.
+std::string ErrorChunk(std::string_view message, std::string_view type, int code);
 inline constexpr std::string_view kStreamEnd = "data: [DONE]\n\n";
 
 // {"error": {...}}; `type` in OpenAI's words, e.g. "invalid_request_error".

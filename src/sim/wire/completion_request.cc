@@ -136,6 +136,7 @@ absl::Status ReadMember(std::string_view name, value member, const CompletionLim
   if (name == "min_tokens") return ReadCount(name, member, limits.max_tokens, &parts->min_tokens);
   if (name == "n") return ReadCount(name, member, limits.choices, &request.choices);
   if (name == "stream_options") return ReadStreamOptions(member, &request);
+  if (name == "kv_transfer_params") return ReadJson(name, member, &request.kv_transfer_params);
   if (name == "stream") return ReadFlag(name, member, &request.stream);
   if (name == "model") {
     std::string_view model;

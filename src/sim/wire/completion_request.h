@@ -2,6 +2,7 @@
 #define KVROUTER_SIM_WIRE_COMPLETION_REQUEST_H_
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,9 @@ struct CompletionRequest {
   uint32_t choices = 1;                // `n`
   bool chat = false;
   bool stream = false;
-  bool include_usage = false;     // stream_options.include_usage
-  bool continuous_usage = false;  // stream_options.continuous_usage_stats
+  bool include_usage = false;                 // stream_options.include_usage
+  bool continuous_usage = false;              // stream_options.continuous_usage_stats
+  nlohmann::ordered_json kv_transfer_params;  // as sent; null: none
 };
 
 struct CompletionLimits {

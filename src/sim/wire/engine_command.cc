@@ -18,6 +18,9 @@ namespace {
 struct EngineOptions {
   FleetConfig fleet;
   int64_t inter_token_us = 20'000;
+  int64_t transfer_us_per_block = 100;
+  int64_t lease_ms = 30'000;
+  int64_t handshake_timeout_ms = 30'000;
   std::string addresses_file;
   std::string workers_file;
 };
@@ -54,6 +57,51 @@ void DefineModelOptions(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
 }
 
+enum class KvRole { kNone, kProducer, kConsumer, kBoth };
+
+void DefineKvOptions(CLI::App& app, EngineOptions& options) {
+  FleetConfig& fleet = options.fleet;
+  const std::map<std::string, KvRole> roles = {{"none", KvRole::kNone},
+                                               {"producer", KvRole::kProducer},
+                                               {"consumer", KvRole::kConsumer},
+                                               {"both", KvRole::kBoth}};
+  app.add_option_function<KvRole>(
+         "--kv-role",
+         [&fleet](const KvRole& role) {
+           fleet.kv.producer = role == KvRole::kProducer || role == KvRole::kBoth;
+           fleet.kv.consumer = role == KvRole::kConsumer || role == KvRole::kBoth;
+         },
+         "whether kv_transfer_params of requests are heeded; needs --service batching")
+      ->transform(CLI::CheckedTransformer(roles));
+  app.add_option("--prefill-engines", fleet.prefill_engines,
+                 "the first N engines produce KV only, the others consume it");
+  app.add_option("--kv-transfer-us-per-block", options.transfer_us_per_block,
+                 "model microseconds for each block that comes from another engine")
+      ->check(CLI::Range(int64_t{0}, int64_t{60'000'000}))
+      ->capture_default_str();
+  app.add_option("--kv-lease-ms", options.lease_ms,
+                 "real milliseconds that a producer's blocks stay pinned")
+      ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}))
+      ->capture_default_str();
+  app.add_option("--kv-handshake-timeout-ms", options.handshake_timeout_ms,
+                 "real milliseconds that a consumer waits for its source's answer")
+      ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}))
+      ->capture_default_str();
+  const std::map<std::string, bool> policies = {{"fail", false}, {"recompute", true}};
+  app.add_option("--kv-load-failure-policy", fleet.kv.recompute_on_failure,
+                 "what becomes of a request whose KV cannot be fetched: fail (default), recompute")
+      ->transform(CLI::CheckedTransformer(policies));
+  const std::map<std::string, bool> block_id_forms = {{"flat", false}, {"nested", true}};
+  app.add_option("--kv-block-ids", fleet.kv.nested_block_ids,
+                 "remote_block_ids as one list (flat) or one per group (nested, default)")
+      ->transform(CLI::CheckedTransformer(block_id_forms));
+  app.add_option("--kv-compatibility", fleet.kv.compatibility,
+                 "engines of different ones do not exchange KV")
+      ->capture_default_str();
+  app.add_option("--kv-side-channel-host", fleet.side_channel_host,
+                 "host that handshakes name; default: --host");
+}
+
 void DefineWireOptions(CLI::App& app, EngineOptions& options) {
   FleetConfig& fleet = options.fleet;
   const std::map<std::string, EventForm> event_forms = {{"array", EventForm::kArray},
@@ -69,6 +117,8 @@ void DefineWireOptions(CLI::App& app, EngineOptions& options) {
   app.add_option("--max-model-len", fleet.max_model_len_tokens, "longest prompt in tokens")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
       ->capture_default_str();
+  app.add_flag("--early-stream-head", fleet.early_stream_head,
+               "send the head of a stream before its first token");
   app.add_flag("!--no-render", fleet.render_routes, "without the /render endpoints");
   app.add_option("--dp-rank", fleet.dp_rank, "data-parallel rank of these engines")
       ->check(CLI::Range(0u, 65535u))
@@ -182,12 +232,23 @@ int RunEngineCommand(int argc, char** argv) {
                "kvrouter-sim engine");
   DefineModelOptions(app, options);
   DefineWireOptions(app, options);
+  DefineKvOptions(app, options);
   CLI::Option* hash_seed = app.add_option("--hash-seed", options.fleet.hash_seed,
                                           "one seed for the block hashes of all engines (as "
                                           "PYTHONHASHSEED does); default: random, each its own");
   CLI11_PARSE(app, argc, argv);
   options.fleet.same_hash_seed = hash_seed->count() > 0;
-  options.fleet.model.inter_token = std::chrono::microseconds(options.inter_token_us);
+  EngineConfig& model = options.fleet.model;
+  model.inter_token = std::chrono::microseconds(options.inter_token_us);
+  model.transfer_per_block = std::chrono::microseconds(options.transfer_us_per_block);
+  options.fleet.kv.lease = std::chrono::milliseconds(options.lease_ms);
+  options.fleet.kv_handshake_timeout = std::chrono::milliseconds(options.handshake_timeout_ms);
+  const bool exchanges =
+      options.fleet.kv.producer || options.fleet.kv.consumer || options.fleet.prefill_engines > 0;
+  if (exchanges && model.service != EngineConfig::Service::kContinuousBatching) {
+    fmt::print(stderr, "kvrouter-sim engine: --kv-role needs --service batching\n");
+    return 1;
+  }
   return Serve(options);
 }
 

@@ -56,6 +56,34 @@ std::string CacheConfig(const EngineSnapshot& snapshot) {
                      snapshot.block_size_tokens, blocks);
 }
 
+void AddKvTransfer(const EngineSnapshot& snapshot, ExpositionText& out) {
+  out.Counter("vllm:external_prefix_cache_queries_total",
+              "Prompt tokens that were to come from another engine.",
+              snapshot.totals.external_query_tokens);
+  out.Counter("vllm:external_prefix_cache_hits_total",
+              "Prompt tokens that came from another engine.", snapshot.totals.external_tokens);
+  out.Gauge("kvrouter_sim_kv_pinned_requests",
+            "Finished requests whose blocks are held for others.",
+            static_cast<double>(snapshot.pinned_requests));
+  out.Gauge("kvrouter_sim_kv_pinned_blocks", "Blocks held for others.",
+            static_cast<double>(snapshot.pinned_blocks));
+  out.Counter("kvrouter_sim_kv_pins_total", "Requests whose blocks were held for others.",
+              snapshot.pins.added);
+  out.Counter("kvrouter_sim_kv_pins_fetched_total", "Of them, fetched or given back.",
+              snapshot.pins.fetched);
+  out.Counter("kvrouter_sim_kv_pins_expired_total",
+              "Of them, held until the lease ended: produced for nobody.", snapshot.pins.expired);
+  out.Counter("kvrouter_sim_kv_pulls_total", "Requests whose KV was asked of another engine.",
+              snapshot.consumed.pulls);
+  out.Counter("kvrouter_sim_kv_pulled_blocks_total", "Blocks that came from other engines.",
+              snapshot.consumed.blocks);
+  out.Counter("kvrouter_sim_kv_pull_failures_total", "Requests whose KV could not be fetched.",
+              snapshot.consumed.failures);
+  out.Counter("kvrouter_sim_kv_handshakes_incomplete_total",
+              "Requests that wait for KV from a source that is not named whole.",
+              snapshot.consumed.handshakes_incomplete);
+}
+
 double Usage(const EngineSnapshot& snapshot) {
   if (snapshot.capacity_blocks == 0) return 0;
   return static_cast<double>(snapshot.gauges.active_blocks) /
@@ -91,6 +119,7 @@ std::string EngineMetricsText(const EngineSnapshot& snapshot, const PublisherCou
               totals.requests_aborted);
   out.Counter("kvrouter_sim_requests_refused_total", "Requests answered 503: too many live ones.",
               snapshot.requests_refused);
+  AddKvTransfer(snapshot, out);
   out.Gauge("kvrouter_sim_cached_blocks", "Blocks in the prefix cache.",
             static_cast<double>(gauges.cached_blocks));
   out.Counter("kvrouter_sim_event_batches_total", "Sequence numbers given to event batches.",

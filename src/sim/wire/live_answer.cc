@@ -32,6 +32,11 @@ LiveAnswer::LiveAnswer(const CompletionRequest& request, CompletionHead head,
   usage_.prompt_tokens = request.prompt_tokens.size();
 }
 
+void LiveAnswer::Open() {
+  if (!stream_ || std::exchange(opened_, true)) return;
+  responder_->Begin(StreamHead());
+}
+
 void LiveAnswer::Grow(uint64_t output_tokens) {
   if (output_tokens <= sent_tokens_) return;
   const bool first = sent_tokens_ == 0;
@@ -40,7 +45,7 @@ void LiveAnswer::Grow(uint64_t output_tokens) {
   if (!stream_) return;
   std::string lines;
   if (first) {
-    responder_->Begin(StreamHead());
+    Open();
     for (uint32_t choice = 0; head_.chat && choice < choices_; ++choice) {
       lines += ChatOpening(head_, choice, UsageOfChunks());
     }
@@ -56,7 +61,7 @@ void LiveAnswer::Grow(uint64_t output_tokens) {
   responder_->Write(std::move(lines));
 }
 
-void LiveAnswer::Finish() {
+void LiveAnswer::Finish(const nlohmann::ordered_json& handshake) {
   Grow(max_tokens_);
   if (stream_) {
     std::string tail;
@@ -71,7 +76,16 @@ void LiveAnswer::Finish() {
     texts.push_back(
         OutputText(prompt_hash_, {.choice = choice, .first_token = 0, .tokens = max_tokens_}));
   }
-  responder_->Complete(JsonResponse(200, CompletionBody(head_, texts, usage_)));
+  responder_->Complete(JsonResponse(200, CompletionBody(head_, texts, usage_, handshake)));
+}
+
+void LiveAnswer::Fail(std::string_view message) {
+  if (!opened_) {
+    responder_->Complete(JsonResponse(500, ErrorBody(message, "internal_server_error", 500)));
+    return;
+  }
+  responder_->Write(ErrorChunk(message, "internal_server_error", 500) + std::string(kStreamEnd));
+  responder_->End();
 }
 
 }  // namespace kvrouter::sim

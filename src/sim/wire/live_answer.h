@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "adapters/http/http_server.h"
 #include "sim/wire/completion_reply.h"
@@ -21,9 +23,14 @@ class LiveAnswer {
   void SetCachedTokens(uint64_t cached_tokens) { usage_.cached_tokens = cached_tokens; }
   bool ClientGone() const { return responder_->Cancelled(); }
 
-  // Each choice now has `output_tokens`; the first call opens a stream.
+  // Sends the head of a stream now instead of with its first token, as vLLM does.
+  void Open();
+  // Each choice now has `output_tokens`.
   void Grow(uint64_t output_tokens);
-  void Finish();
+  // `handshake`: what the answer says as kv_transfer_params; a stream cannot say it.
+  void Finish(const nlohmann::ordered_json& handshake);
+  // HTTP 500, or an error event in a stream that was opened.
+  void Fail(std::string_view message);
 
  private:
   const CompletionUsage* UsageOfChunks() const { return continuous_usage_ ? &usage_ : nullptr; }
@@ -35,6 +42,7 @@ class LiveAnswer {
   uint64_t max_tokens_;
   uint64_t sent_tokens_ = 0;  // of each choice
   uint32_t choices_;
+  bool opened_ = false;
   bool stream_;
   bool include_usage_;
   bool continuous_usage_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <utility>
 #include <variant>
 
@@ -18,38 +19,65 @@ double WallTimeSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+uint64_t RandomNumber() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+std::string NewEngineId() { return fmt::format("{:016x}{:016x}", RandomNumber(), RandomNumber()); }
+
 }  // namespace
 
-WireEngine::WireEngine(Config config, EventPublisher* publisher, size_t channel)
-    : config_(std::move(config)), publisher_(publisher), channel_(channel), model_(config_.model) {
+WireEngine::WireEngine(Config config, Wires wires)
+    : config_(std::move(config)),
+      wires_(std::move(wires)),
+      hash_seed_(config_.hash_seed.value_or(RandomNumber())),
+      model_(config_.model),
+      kv_(config_.kv, NewEngineId()) {
   PublishSnapshot();
+}
+
+void WireEngine::Refuse(HttpResponder& responder) {
+  ++requests_refused_;
+  PublishSnapshot();
+  responder.Complete(
+      JsonResponse(503, ErrorBody(fmt::format("{} requests are live, the limit is {}", live_.size(),
+                                              config_.max_live_requests),
+                                  "service_unavailable", 503)));
 }
 
 void WireEngine::Submit(CompletionRequest request, std::shared_ptr<HttpResponder> responder,
                         MonotonicTime now) {
-  if (live_.size() >= config_.max_live_requests) {
-    ++requests_refused_;
-    PublishSnapshot();
-    responder->Complete(
-        JsonResponse(503, ErrorBody(fmt::format("{} requests are live, the limit is {}",
-                                                live_.size(), config_.max_live_requests),
-                                    "service_unavailable", 503)));
-    return;
-  }
+  if (live_.size() >= config_.max_live_requests) return Refuse(*responder);
   AdvanceTo(now);
   const uint64_t id = next_request_id_++;
-  LiveAnswer answer(request, NewHead(request, id), std::move(responder));
+  CompletionHead head = NewHead(request, id);
+  std::string answer_id = head.id;
+  LiveAnswer answer(request, std::move(head), std::move(responder));
+  if (config_.early_stream_head) answer.Open();
   Live live{.prompt_tokens = std::move(request.prompt_tokens),
             .block_hashes = {},
-            .answer = std::move(answer)};
+            .answer = std::move(answer),
+            .answer_id = std::move(answer_id),
+            .to_model = {},
+            .source = {}};
   live.block_hashes =
-      ChainedEngineHashes(live.prompt_tokens, config_.model.block_size_tokens, config_.hash_seed);
-  EngineRequest to_model{.id = id,
-                         .isl_tokens = live.prompt_tokens.size(),
-                         .osl_tokens = request.max_tokens,
-                         .block_hashes = live.block_hashes};
-  live_.emplace(id, std::move(live));
-  model_.Submit(std::move(to_model), now);
+      ChainedEngineHashes(live.prompt_tokens, config_.model.block_size_tokens, hash_seed_);
+  const KvAsk asked = kv_.Asked(request.kv_transfer_params);
+  live.to_model = {.id = id,
+                   .isl_tokens = live.prompt_tokens.size(),
+                   .osl_tokens = request.max_tokens,
+                   .block_hashes = live.block_hashes,
+                   .hold_blocks = asked == KvAsk::kProduce};
+  Live& placed = live_.emplace(id, std::move(live)).first->second;
+  ++outside_model_;
+  if (asked == KvAsk::kConsume) return AskSource(id, placed, request.kv_transfer_params);
+  ToModel(placed, now);
+}
+
+void WireEngine::ToModel(Live& live, MonotonicTime now) {
+  if (!std::exchange(live.in_model, true)) --outside_model_;
+  model_.Submit(std::move(live.to_model), now);
   AdvanceTo(now);
 }
 
@@ -76,12 +104,14 @@ std::vector<uint64_t> WireEngine::CachedPrefixBlocks(
   blocks.reserve(prompts.size());
   for (const std::vector<TokenId>& prompt : prompts) {
     blocks.push_back(model_.CachedPrefixBlocks(
-        ChainedEngineHashes(prompt, config_.model.block_size_tokens, config_.hash_seed)));
+        ChainedEngineHashes(prompt, config_.model.block_size_tokens, hash_seed_)));
   }
   return blocks;
 }
 
 void WireEngine::AdvanceTo(MonotonicTime now) {
+  now_ = now;
+  for (const uint64_t model_id : kv_.TakeExpired(now)) model_.ReleaseHeld(model_id, now);
   events_.clear();
   model_.AdvanceTo(now, &events_);
   MonotonicTime step{};
@@ -100,7 +130,16 @@ void WireEngine::AbortDeserted(MonotonicTime now) {
     if (live.answer.ClientGone()) deserted.push_back(id);
   }
   if (deserted.empty()) return;
-  for (const uint64_t id : deserted) model_.Abort(id, now);
+  for (const uint64_t id : deserted) {
+    const Live& live = live_.at(id);
+    // What was held for it need not be held any longer.
+    if (live.source && live.in_model) wires_.side_channel->End(*live.source);
+    if (!live.in_model) {
+      ++aborts_outside_model_;
+      --outside_model_;
+    }
+    model_.Abort(id, now);
+  }
   // What the model still has to say about them (blocks that were computed) needs their tokens.
   AdvanceTo(now);
   for (const uint64_t id : deserted) live_.erase(id);
@@ -118,7 +157,18 @@ void WireEngine::Handle(const PrefillStarted& event) {
   // The last token is always computed, so a prompt of full blocks is never cached whole.
   const uint64_t usable_blocks =
       std::min(event.hit_blocks, (it->second.prompt_tokens.size() - 1) / block_size_tokens);
-  it->second.answer.SetCachedTokens(usable_blocks * block_size_tokens);
+  // As vLLM, where KV that came from elsewhere counts as cached, too.
+  const uint64_t cached_tokens = std::min<uint64_t>(
+      usable_blocks * block_size_tokens + event.external_tokens, it->second.prompt_tokens.size());
+  it->second.answer.SetCachedTokens(cached_tokens);
+}
+
+void WireEngine::Handle(const ExternalLoaded& event) {
+  const auto it = live_.find(event.id);
+  if (it == live_.end() || !it->second.source) return;
+  consumed_.blocks += event.blocks;
+  wires_.side_channel->End(*it->second.source);
+  it->second.source.reset();
 }
 
 void WireEngine::Handle(const BlocksStored& event) {
@@ -159,23 +209,38 @@ void WireEngine::Handle(const TokensGenerated& event) {
 void WireEngine::Handle(const RequestFinished& event) {
   const auto it = live_.find(event.id);
   if (it == live_.end()) return;
-  it->second.answer.Finish();
+  nlohmann::ordered_json handshake;
+  if (const auto held = model_.HeldBlocks(event.id); !held.empty()) {
+    handshake = kv_.Hold({.request_id = it->second.answer_id,
+                          .model_id = event.id,
+                          .block_ids = held,
+                          .tokens = it->second.prompt_tokens.size()},
+                         now_);
+  }
+  PublishSnapshot();  // whoever has the answer finds it in the metrics
+  it->second.answer.Finish(handshake);
   live_.erase(it);
 }
 
 void WireEngine::PublishStep() {
   if (step_events_.empty()) return;
-  publisher_->Publish(channel_, {.wall_time_s = WallTimeSeconds(),
-                                 .dp_rank = config_.dp_rank,
-                                 .events = std::exchange(step_events_, {})});
+  wires_.publisher->Publish(wires_.channel, {.wall_time_s = WallTimeSeconds(),
+                                             .dp_rank = config_.dp_rank,
+                                             .events = std::exchange(step_events_, {})});
 }
 
 void WireEngine::PublishSnapshot() {
-  const EngineSnapshot snapshot{.totals = model_.Totals(),
-                                .gauges = model_.Gauges(),
-                                .capacity_blocks = config_.model.capacity_blocks,
-                                .block_size_tokens = config_.model.block_size_tokens,
-                                .requests_refused = requests_refused_};
+  EngineSnapshot snapshot{.totals = model_.Totals(),
+                          .gauges = model_.Gauges(),
+                          .capacity_blocks = config_.model.capacity_blocks,
+                          .block_size_tokens = config_.model.block_size_tokens,
+                          .requests_refused = requests_refused_,
+                          .pinned_requests = kv_.pins().size(),
+                          .pinned_blocks = kv_.pins().blocks(),
+                          .pins = kv_.pins().totals(),
+                          .consumed = consumed_};
+  snapshot.totals.requests_aborted += aborts_outside_model_;
+  snapshot.gauges.waiting += outside_model_;
   MutexLock lock(snapshot_mu_);
   snapshot_ = snapshot;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "sim/model/engine_model.h"
 #include "sim/wire/event_publisher.h"
+#include "sim/wire/kv_transfer.h"
 
 namespace kvrouter::sim {
 
@@ -21,6 +22,11 @@ struct FleetConfig {
   uint64_t max_model_len_tokens = 2'000'000;
   bool render_routes = true;  // /v1/completions/render and its like for chats
   uint32_t dp_rank = 0;       // of all engines here, each behind a port of its own
+  KvTransferConfig kv;        // of all engines; the lease in real time; host and port overwritten
+  uint32_t prefill_engines = 0;   // the first ones only produce KV, the others only consume
+  std::string side_channel_host;  // that handshakes name; empty: http_host
+  std::chrono::milliseconds kv_handshake_timeout{30'000};  // real time, for asking a source
+  bool early_stream_head = false;
   // Model seconds per real second. Everything an engine does is scaled by it; what happens around
   // it (network, router) is not, so it looks this many times slower.
   double speedup = 1;
@@ -46,7 +52,8 @@ struct EngineAddresses {
 // parses requests; for all of them: one thread that drives the models in real time and answers, one
 // that owns the event sockets.
 //
-//   HTTP threads --commands--> fleet thread (models) --batches--> socket thread
+//   HTTP threads --tasks--> fleet thread (models) --batches--> socket thread
+//                               ^------------- side-channel thread (KV of other engines)
 //
 // Thread safety: Start and Stop from one thread.
 class WireFleet {

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "random_requests.h"
@@ -161,6 +162,68 @@ TEST(ContinuousBatchingPropertyTest, KeepsItsPromisesOnRandomTraces) {
     ASSERT_EQ(engine.Gauges().active_blocks, 0u);
     ASSERT_EQ(engine.Gauges().cached_blocks, observer.copies());
     if (HasFailure()) return;
+  }
+}
+
+// Some requests load their KV, some leave blocks held, some are aborted, in any mixture.
+TEST(ContinuousBatchingPropertyTest, ExchangeOfBlocksLosesNoRequestAndNoBlock) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(fmt::format("seed={}", seed));
+    std::mt19937_64 random(seed);
+    EngineConfig config = RandomConfig(random);
+    config.transfer_per_block = std::chrono::milliseconds(random() % 8);
+    EngineModel engine(config);
+    std::set<uint64_t> ended;
+    std::vector<uint64_t> held;
+    MonotonicTime last{0};
+    uint64_t aborted = 0;
+    const auto wake_until = [&](MonotonicTime now) {
+      std::vector<EngineEvent> events;
+      engine.AdvanceTo(now, &events);
+      for (const EngineEvent& event : events) {
+        ASSERT_GE(event.at, last) << "events come in time order";
+        last = event.at;
+        const auto* finished = std::get_if<RequestFinished>(&event.what);
+        if (finished == nullptr) continue;
+        ASSERT_TRUE(ended.insert(finished->id).second);
+        if (!engine.HeldBlocks(finished->id).empty()) held.push_back(finished->id);
+      }
+      if (config.capacity_blocks > 0) {
+        ASSERT_LE(engine.Gauges().active_blocks, config.capacity_blocks);
+      }
+    };
+    const std::vector<TimedRequest> requests = RandomRequests(random, 60);
+    for (const TimedRequest& timed : requests) {
+      ASSERT_NO_FATAL_FAILURE(wake_until(timed.arrival));
+      EngineRequest request = timed.request;
+      if (random() % 3 == 0) request.external_tokens = random() % (request.isl_tokens + 9);
+      request.hold_blocks = random() % 4 == 0;
+      engine.Submit(std::move(request), timed.arrival);
+      if (!held.empty() && random() % 2 == 0) {
+        engine.ReleaseHeld(held.back(), timed.arrival);
+        held.pop_back();
+      }
+      if (random() % 8 == 0) {
+        const uint64_t id = random() % (timed.request.id + 1);
+        if (!ended.contains(id)) {
+          const uint64_t before = engine.Totals().requests_aborted;
+          engine.Abort(id, timed.arrival);
+          aborted += engine.Totals().requests_aborted - before;
+        }
+      }
+    }
+    MonotonicTime end = requests.back().arrival;
+    for (int i = 0; i < 1000; ++i) {
+      end += std::chrono::seconds(10);
+      ASSERT_NO_FATAL_FAILURE(wake_until(end));
+      if (held.empty() && ended.size() + aborted == requests.size()) break;
+      for (const uint64_t id : std::exchange(held, {})) engine.ReleaseHeld(id, end);
+    }
+    ASSERT_EQ(ended.size() + aborted, requests.size()) << "every request ends";
+    ASSERT_EQ(engine.Gauges().active_blocks, 0u);
+    ASSERT_EQ(engine.NextEventTime(), MonotonicTime::max());
+    const EngineTotals& totals = engine.Totals();
+    ASSERT_LE(totals.external_tokens, totals.external_query_tokens);
   }
 }
 

@@ -140,5 +140,91 @@ TEST(ContinuousBatchingTest, PromptsAndAnswersOfNothingStillFinish) {
               ElementsAre("0: prefill 1 hit 0", "1: first 1", "1: finished 1"));
 }
 
+// KV from another engine comes at 2 ms a block.
+EngineConfig LoadingEngine(const Limits& limits) {
+  EngineConfig config = SmallEngine(limits);
+  config.transfer_per_block = std::chrono::milliseconds(2);
+  return config;
+}
+EngineRequest ALoad(EngineRequest request, uint64_t external_tokens) {
+  request.external_tokens = external_tokens;
+  return request;
+}
+
+TEST(ContinuousBatchingTest, ExternalBlocksArriveInsteadOfBeingComputed) {
+  EngineModel engine(LoadingEngine({}));
+  engine.Submit(ALoad(ARequest(1, 10, 2, {1, 2}), 10), Ms(0));
+  // Three blocks, the last one partial, then the last token.
+  EXPECT_THAT(Advance(engine, kForEver),
+              ElementsAre("0: prefill 1 hit 0 load 10", "6: stored 1 [0,2)", "6: loaded 1 3",
+                          "7: first 1", "7: tokens 1 1", "17: tokens 1 2", "17: finished 1"));
+  EXPECT_EQ(engine.Totals().computed_prefill_tokens, 1u);
+  EXPECT_EQ(engine.Totals().external_tokens, 10u);
+  EXPECT_EQ(engine.Gauges().active_blocks, 0u);
+  // Once here they are as good as computed ones.
+  engine.Submit(ALoad(ARequest(2, 10, 1, {1, 2}), 8), Ms(100));
+  EXPECT_THAT(Advance(engine, kForEver),
+              ElementsAre("100: prefill 2 hit 2", "100: loaded 2 0", "102: first 2",
+                          "102: tokens 2 1", "102: finished 2"));
+}
+
+TEST(ContinuousBatchingTest, APromptOfFullBlocksLoadsThemAllAndComputesItsLastToken) {
+  EngineModel engine(LoadingEngine({}));
+  engine.Submit(ALoad(ARequest(1, 8, 1, {1, 2}), 8), Ms(0));
+  EXPECT_THAT(Advance(engine, kForEver),
+              ElementsAre("0: prefill 1 hit 0 load 8", "4: stored 1 [0,2)", "4: loaded 1 2",
+                          "5: first 1", "5: tokens 1 1", "5: finished 1"));
+}
+
+TEST(ContinuousBatchingTest, OthersRunWhileARequestLoadsAndTheRestOfAShortLoadIsComputed) {
+  EngineModel engine(LoadingEngine({}));
+  engine.Submit(ALoad(ARequest(1, 12, 1, {1, 2, 3}), 8), Ms(0));
+  engine.Submit(ARequest(2, 8, 1, {11, 12}), Ms(0));
+  EXPECT_THAT(Advance(engine, kForEver),
+              ElementsAre("0: prefill 1 hit 0 load 8", "0: prefill 2 hit 0", "0: stored 2 [0,2)",
+                          "4: stored 1 [0,2)", "4: loaded 1 2",                  //
+                          "8: first 2", "8: tokens 2 1", "8: finished 2",        //
+                          "8: stored 1 [2,3)", "12: first 1", "12: tokens 1 1",  //
+                          "12: finished 1"));
+}
+
+TEST(ContinuousBatchingTest, HeldBlocksStayPinnedAfterTheEndAndBlockOthersUntilReleased) {
+  EngineModel engine(LoadingEngine({.capacity_blocks = 4}));
+  EngineRequest producer = ARequest(1, 10, 1, {1, 2});
+  producer.hold_blocks = true;
+  engine.Submit(std::move(producer), Ms(0));
+  Advance(engine, Ms(50));
+  EXPECT_EQ(engine.HeldBlocks(1).size(), 3u);
+  EXPECT_EQ(engine.Gauges().active_blocks, 3u);
+  EXPECT_EQ(engine.Gauges().held_requests, 1u);
+  EXPECT_FALSE(engine.ResetPrefixCache());
+  engine.Submit(ARequest(2, 8, 1, {11, 12}), Ms(60));
+  EXPECT_THAT(Advance(engine, Ms(70)), IsEmpty());
+  EXPECT_EQ(engine.NextEventTime(), MonotonicTime::max());
+  engine.ReleaseHeld(1, Ms(80));
+  EXPECT_THAT(engine.HeldBlocks(1), IsEmpty());
+  EXPECT_EQ(Advance(engine, kForEver).back(), "88: finished 2");
+  EXPECT_EQ(engine.Gauges().active_blocks, 0u);
+}
+
+TEST(ContinuousBatchingTest, ALoadWaitsBehindHeldBlocksAndItsAbortFreesItsPlace) {
+  EngineModel engine(LoadingEngine({.capacity_blocks = 3}));
+  engine.Submit(ALoad(ARequest(1, 8, 1, {1, 2}), 8), Ms(0));
+  engine.Submit(ARequest(2, 8, 1, {11, 12}), Ms(0));
+  Advance(engine, Ms(1));
+  EXPECT_EQ(engine.Gauges().waiting, 2u);
+  engine.Abort(1, Ms(1));
+  EXPECT_EQ(engine.Gauges().active_blocks, 0u);
+  EXPECT_EQ(Advance(engine, kForEver).back(), "9: finished 2");
+  EXPECT_EQ(engine.NextEventTime(), MonotonicTime::max());
+}
+
+TEST(ContinuousBatchingTest, ARequestBlockedByALoadRunsWhenThatHasFinished) {
+  EngineModel engine(LoadingEngine({.capacity_blocks = 3}));
+  engine.Submit(ALoad(ARequest(1, 8, 1, {1, 2}), 8), Ms(0));
+  engine.Submit(ARequest(2, 8, 1, {11, 12}), Ms(0));
+  EXPECT_EQ(Advance(engine, kForEver).back(), "13: finished 2");
+}
+
 }  // namespace
 }  // namespace kvrouter::sim

@@ -32,7 +32,12 @@ inline EngineRequest ARequest(uint64_t id, uint64_t isl_tokens, uint64_t osl_tok
 inline std::string Describe(const EngineEvent& event) {
   struct Text {
     std::string operator()(const PrefillStarted& e) const {
-      return fmt::format("prefill {} hit {}", e.id, e.hit_blocks);
+      const std::string loads =
+          e.external_tokens > 0 ? fmt::format(" load {}", e.external_tokens) : "";
+      return fmt::format("prefill {} hit {}{}", e.id, e.hit_blocks, loads);
+    }
+    std::string operator()(const ExternalLoaded& e) const {
+      return fmt::format("loaded {} {}", e.id, e.blocks);
     }
     std::string operator()(const BlocksStored& e) const {
       return fmt::format("stored {} [{},{})", e.id, e.first_block, e.first_block + e.count);
