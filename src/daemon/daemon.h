@@ -95,6 +95,7 @@ class Daemon {
   RouterMetrics metrics_;
   DecisionLog decision_log_;
   PlanLog plan_log_;
+  MigrationLog migration_log_;
   Router router_;
   RoutingService service_;
   WorkerRegistry workers_;

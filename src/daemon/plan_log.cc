@@ -3,12 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
+#include <string_view>
 
 namespace kvrouter {
 namespace {
 
 // Callers choose their ids; a line stays a line.
-std::string OneWord(std::string text) {
+std::string OneWord(std::string_view id) {
+  std::string text(id);
   for (char& c : text) {
     if (c <= ' ' || c == '\x7f') c = '_';
   }
@@ -39,6 +41,21 @@ void PlanLog::OnDecision(const RouteRequest& request, const RouteDecision& decis
   }
   if (planning.migration && planning.migration->outcome == MigrationOutcome::kPlanned)
     LogSpill(request, decision, *planning.migration);
+}
+
+void MigrationLog::OnLeg(const EndedLeg& leg) {
+  next_->OnLeg(leg);
+  if (leg.kind != LegKind::kKvSource) return;
+  spdlog::info("KVMIGRATE: {} request_id={} source={}/{}",
+               leg.succeeded ? "handshake obtained" : "producer dispatch failed",
+               OneWord(leg.request_id), static_cast<uint64_t>(leg.by.target.worker),
+               leg.by.target.dp_rank);
+}
+
+void MigrationLog::OnDecodingPulled(std::string_view request_id, const ServedBy& by) {
+  next_->OnDecodingPulled(request_id, by);
+  spdlog::info("KVMIGRATE: decoding on target request_id={} target={}/{}", OneWord(request_id),
+               static_cast<uint64_t>(by.target.worker), by.target.dp_rank);
 }
 
 }  // namespace kvrouter

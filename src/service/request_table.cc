@@ -108,13 +108,65 @@ BookingId RequestTable::FindBooking(std::string_view request_id) const {
   return it == shard.records.end() ? kNoBooking : it->second->booking;
 }
 
-std::optional<RequestTable::Placed> RequestTable::FindPlaced(std::string_view request_id) const {
+// In the order in which they run.
+std::vector<RequestTable::PlacedLeg> RequestTable::LegsOf(const Record& record) {
+  const RouteDecision& decision = record.decision;
+  const bool both_booked = decision.decode_booking != kNoBooking;
+  const auto booking_of = [&](LegKind kind) {
+    if (kind == LegKind::kKvSource) return kNoBooking;
+    return both_booked && kind == LegKind::kPrefill ? record.prefill_booking : record.booking;
+  };
+  std::vector<PlacedLeg> legs;
+  if (record.first_leg) legs.push_back(*record.first_leg);
+  if (decision.planning) {
+    for (const Leg& leg : decision.planning->legs.legs) {
+      if (!leg.where) continue;
+      legs.push_back({.kind = leg.kind,
+                      .by = {.target = leg.where->target, .incarnation = leg.where->incarnation},
+                      .booking = booking_of(leg.kind),
+                      .decided_at = record.decided_at});
+    }
+    return legs;
+  }
+  const LegKind kind = decision.leg == RequestPhase::kPrefill  ? LegKind::kPrefill
+                       : decision.leg == RequestPhase::kDecode ? LegKind::kDecode
+                                                               : LegKind::kServe;
+  legs.push_back({.kind = kind,
+                  .by = ServedByOf(decision),
+                  .booking = booking_of(kind),
+                  .decided_at = record.decided_at});
+  return legs;
+}
+
+RequestTable::LegSearch RequestTable::FindLeg(std::string_view request_id,
+                                              const LegName& name) const {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
-  if (it == shard.records.end() || it->second->booking == kNoBooking) return std::nullopt;
-  return Placed{.by = ServedByOf(it->second->decision), .decided_at = it->second->decided_at};
+  if (it == shard.records.end() || it->second->booking == kNoBooking) return {};
+  LegSearch found{.booked = true, .leg = std::nullopt};
+  const Record& record = *it->second;
+  const bool named = name.kind || name.target;
+  const BookingId running =
+      record.prefill_booking != kNoBooking ? record.prefill_booking : record.booking;
+  for (const PlacedLeg& leg : LegsOf(record)) {
+    const bool matches = named ? (!name.kind || *name.kind == leg.kind) &&
+                                     (!name.target || *name.target == leg.by.target)
+                               : leg.booking == running;
+    if (!matches) continue;
+    found.leg = leg;
+    break;
+  }
+  return found;
+}
+
+void RequestTable::NotePulled(std::string_view request_id) {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  if (it != shard.records.end()) it->second->pulled = true;
 }
 
 std::optional<RouteDecision> RequestTable::FindDecision(std::string_view request_id) const {
@@ -173,6 +225,10 @@ RequestTable::Confirmed RequestTable::ConfirmSecondLeg(std::string_view request_
   before = std::move(it->second);
   shard.records.erase(it);
   record->progress = before->progress;
+  record->first_leg = {.kind = LegKind::kPrefill,
+                       .by = ServedByOf(before->decision),
+                       .booking = kNoBooking,
+                       .decided_at = before->decided_at};
   shard.records.emplace(id, record);
   return {.record = record, .prefill_booking = before->booking};
 }
@@ -185,13 +241,17 @@ void RequestTable::WithdrawSecondLeg(std::string_view request_id) {
   if (it != shard.records.end()) it->second->placing_second_leg = false;
 }
 
-BookingId RequestTable::TakePrefillBooking(std::string_view request_id) {
+RequestTable::PrefillEnd RequestTable::TakePrefillEnd(std::string_view request_id) {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
-  return it == shard.records.end() ? kNoBooking
-                                   : std::exchange(it->second->prefill_booking, kNoBooking);
+  if (it == shard.records.end()) return {};
+  Record& record = *it->second;
+  PrefillEnd end{.booking = std::exchange(record.prefill_booking, kNoBooking),
+                 .pulled = std::nullopt};
+  if (std::exchange(record.pulled, false)) end.pulled = ServedByOf(record.decision);
+  return end;
 }
 
 uint64_t RequestTable::Sweep(const std::function<bool(BookingId)>& is_live,

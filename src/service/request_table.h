@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
 #include "kvrouter/decision.h"
+#include "kvrouter/plan.h"
 #include "service/booked_request.h"
 #include "service/request_observer.h"
 #include "service/request_progress.h"
@@ -77,9 +78,12 @@ class RequestTable {
   [[nodiscard]] Confirmed ConfirmSecondLeg(std::string_view request_id, RouteDecision decision,
                                            MonotonicTime decided_at);
   void WithdrawSecondLeg(std::string_view request_id);
-  // Of a fixed plan, once: the prefill leg is over, and the caller gives its booking back.
-  // kNoBooking if there is none.
-  BookingId TakePrefillBooking(std::string_view request_id);
+  struct PrefillEnd {
+    BookingId booking = kNoBooking;  // of a fixed plan's prefill leg; the caller gives it back
+    std::optional<ServedBy> pulled;  // who decodes from pulled blocks: see NotePulled
+  };
+  // The prompt is computed. Each is given out once.
+  PrefillEnd TakePrefillEnd(std::string_view request_id);
 
   struct Released {
     bool found = false;
@@ -96,12 +100,25 @@ class RequestTable {
   // kNoBooking without a booked record.
   BookingId FindBooking(std::string_view request_id) const;
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
-  struct Placed {
+  // Which leg of a booked request: the first of its plan that is of this kind and goes to this
+  // target, each if given. Neither: the one that runs, which is the prefill leg until it is over.
+  struct LegName {
+    std::optional<LegKind> kind = {};
+    std::optional<Target> target = {};
+  };
+  struct PlacedLeg {
+    LegKind kind = LegKind::kServe;
     ServedBy by;
+    BookingId booking = kNoBooking;  // on its target, if there is one and it is not given back
     MonotonicTime decided_at{};
   };
-  // Where a booked request went, and when.
-  std::optional<Placed> FindPlaced(std::string_view request_id) const;
+  struct LegSearch {
+    bool booked = false;           // the request is known
+    std::optional<PlacedLeg> leg;  // absent: it has no such leg, or not yet
+  };
+  LegSearch FindLeg(std::string_view request_id, const LegName& name) const;
+  // The request's blocks were handed over; once its prompt is computed, TakePrefillEnd says so.
+  void NotePulled(std::string_view request_id);
 
   // Takes the record out if it is still about this booking, or this is its prefill booking; else
   // found is false.
@@ -132,6 +149,8 @@ class RequestTable {
     BookingId booking = kNoBooking;          // kNoBooking: not decided yet
     BookingId prefill_booking = kNoBooking;  // of a fixed plan, whose `booking` decodes
     bool placing_second_leg = false;
+    std::optional<PlacedLeg> first_leg;  // of one whose decode leg was placed later
+    bool pulled = false;
     TicketId ticket = kNoTicket;
     bool released = false;  // before it was booked
     RequestProgress progress;
@@ -139,6 +158,7 @@ class RequestTable {
   static ServedBy ServedByOf(const RouteDecision& decision) {
     return {.target = decision.target, .incarnation = decision.incarnation};
   }
+  static std::vector<PlacedLeg> LegsOf(const Record& record);
   // What Release and EraseBooking say of a booked record.
   static Released ReleasedOf(const Record& record);
   using RecordPtr = std::shared_ptr<Record>;

@@ -433,13 +433,16 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
 
 LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
   const MonotonicTime now = impl_->clock->Now();
-  impl_->GiveBackPrefill(impl_->table.TakePrefillBooking(request_id));
+  const RequestTable::PrefillEnd end = impl_->table.TakePrefillEnd(request_id);
+  impl_->GiveBackPrefill(end.booking);
   const LifecycleResult result = impl_->OnBooking(request_id, [&](BookingId booking) {
     if (!impl_->router->PrefillComplete(booking, now)) return false;
     impl_->Note(request_id, booking, &RequestObserver::OnFirstToken,
                 [now](RequestProgress& progress) { return progress.FirstToken(now); });
     return true;
   });
+  if (end.pulled && result == LifecycleResult::kDone && impl_->observer != nullptr)
+    impl_->observer->OnDecodingPulled(request_id, *end.pulled);
   if (impl_->waiting.Size() > 0) impl_->Pump();
   return result;
 }
@@ -496,25 +499,33 @@ LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
   return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
 }
 
-LifecycleResult RoutingService::Free(std::string_view request_id, LegOutcome outcome) {
-  if (outcome != LegOutcome::kUnknown) ReportLeg(request_id, outcome);
+LifecycleResult RoutingService::Free(std::string_view request_id, LegOutcome outcome,
+                                     std::optional<std::chrono::nanoseconds> after) {
+  if (outcome != LegOutcome::kUnknown) ReportLeg(request_id, outcome, after);
   return impl_->Free(request_id);
 }
 
-LifecycleResult RoutingService::ReportLeg(std::string_view request_id, LegOutcome outcome,
-                                          std::optional<std::chrono::nanoseconds> after) {
-  const auto placed = impl_->table.FindPlaced(request_id);
-  if (!placed) return LifecycleResult::kUnknownRequest;
-  if (outcome == LegOutcome::kUnknown) return LifecycleResult::kDone;
-  const bool succeeded = outcome == LegOutcome::kSucceeded;
-  if (!succeeded) impl_->router->DropSession(impl_->table.FindBooking(request_id));
+LifecycleResult RoutingService::ReportLeg(std::string_view request_id, const LegNews& news) {
+  const RequestTable::LegSearch found =
+      impl_->table.FindLeg(request_id, {.kind = news.kind, .target = news.target});
+  if (!found.booked) return LifecycleResult::kUnknownRequest;
+  if (!found.leg) return LifecycleResult::kUnknownLeg;
+  if (news.outcome == LegOutcome::kUnknown) return LifecycleResult::kDone;
+  const RequestTable::PlacedLeg& leg = *found.leg;
+  const bool succeeded = news.outcome == LegOutcome::kSucceeded;
+  if (!succeeded && leg.booking != kNoBooking) impl_->router->DropSession(leg.booking);
+  if (succeeded && leg.kind == LegKind::kKvSource) impl_->table.NotePulled(request_id);
   Add(succeeded ? &impl_->legs_succeeded : &impl_->legs_failed, 1);
   const MonotonicTime now = impl_->clock->Now();
-  impl_->router->ReportLeg({.target = placed->by.target,
-                            .incarnation = placed->by.incarnation,
+  impl_->router->ReportLeg({.target = leg.by.target,
+                            .incarnation = leg.by.incarnation,
                             .succeeded = succeeded,
-                            .after = after.value_or(now - placed->decided_at)},
+                            .after = news.after.value_or(now - leg.decided_at)},
                            now);
+  if (impl_->observer != nullptr) {
+    impl_->observer->OnLeg(
+        {.request_id = request_id, .kind = leg.kind, .by = leg.by, .succeeded = succeeded});
+  }
   return LifecycleResult::kDone;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "kvrouter/plan.h"
 #include "kvrouter/router.h"
 #include "service/refusal_counts.h"
 #include "service/request_limits.h"
@@ -26,10 +27,22 @@ namespace kvrouter {
 enum class LifecycleResult : uint8_t {
   kDone,
   kUnknownRequest,  // never booked, already freed, or expired
+  kUnknownLeg,      // its plan has no such leg, or the leg has no target yet; of ReportLeg only
 };
 
 // How what was sent to a request's target ended, as its caller reports it.
 enum class LegOutcome : uint8_t { kUnknown, kSucceeded, kFailed };
+
+// What a caller says of one leg of a booked request. Its plan names the legs: the first of this kind
+// to this target is meant, each if given. Neither: the one that runs, which is the prefill leg until
+// it is over (PrefillComplete of a fixed plan, or the decode leg was asked for).
+struct LegNews {
+  LegOutcome outcome = LegOutcome::kUnknown;
+  std::optional<LegKind> kind = {};
+  std::optional<Target> target = {};
+  // Its dispatch; absent: counted from the decision, which may be long before.
+  std::optional<std::chrono::nanoseconds> after = {};
+};
 
 // Figures of the service for metrics.
 struct ServiceCounters {
@@ -129,14 +142,18 @@ class RoutingService {
   LifecycleResult OutputBlock(std::string_view request_id, std::optional<double> decay_fraction);
   LifecycleResult KeepAlive(std::string_view request_id);
   // Also of a request that still waits or is being decided: it then ends with CANCELLED. `outcome` as
-  // in ReportLeg.
-  LifecycleResult Free(std::string_view request_id, LegOutcome outcome = LegOutcome::kUnknown);
+  // in ReportLeg, of the leg that runs.
+  LifecycleResult Free(std::string_view request_id, LegOutcome outcome = LegOutcome::kUnknown,
+                       std::optional<std::chrono::nanoseconds> after = {});
 
-  // How the request fared on its target, `after` its dispatch (absent: counted from the decision).
-  // Targets that fail fast and again are taken out for a while (Router::ReportLeg). The booking
-  // stays.
+  // How a leg of the request fared. Targets that fail fast and again are taken out for a while
+  // (Router::ReportLeg); a session is bound no longer to a target that failed it. Bookings stay.
+  LifecycleResult ReportLeg(std::string_view request_id, const LegNews& news);
+  // Of the leg that runs.
   LifecycleResult ReportLeg(std::string_view request_id, LegOutcome outcome,
-                            std::optional<std::chrono::nanoseconds> after = {});
+                            std::optional<std::chrono::nanoseconds> after = {}) {
+    return ReportLeg(request_id, {.outcome = outcome, .after = after});
+  }
 
   // Frees the request only if it still has this booking: for an owner who may be late, when the id
   // may meanwhile be somebody else's.
