@@ -2,6 +2,7 @@
 // expire: whatever happens, nobody is forgotten and no load stays.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "service_fixture.h"
+#include "support/sanitized.h"
 
 namespace kvrouter {
 namespace {
@@ -22,6 +24,14 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kWorkers = 6;
+// They compute long prompts; all others serve them whole.
+constexpr uint64_t kPrefillWorkers[] = {11, 12};
+
+WorkerSpec SoakWorker(WorkerId id) {
+  WorkerSpec spec = AWorker(static_cast<uint64_t>(id));
+  if (static_cast<uint64_t>(id) >= kPrefillWorkers[0]) spec.role = WorkerRole::kPrefill;
+  return spec;
+}
 
 RouterConfig SoakConfig() {
   RouterConfig config;
@@ -32,13 +42,30 @@ RouterConfig SoakConfig() {
   config.scheduler.active_request_expiry = seconds(20);
   config.scheduler.track_output_blocks = true;
   config.scheduler.outlier_ejection.base_time = seconds(1);
+  config.sessions.affinity_ttl = seconds(10);
+  config.sessions.prefix_tokens = 100;
+  config.sessions.soft = true;
+  config.gate.length.min_remote_prefill_tokens = 250;
+  config.gate.length.local_continuations = true;
+  return config;
+}
+
+// Few decisions to look back at: its memory is to be full soon.
+ServiceConfig SoakServiceConfig() {
+  ServiceConfig config;
+  config.decision_ring_entries = 200;
   return config;
 }
 
 class Soak {
  public:
-  explicit Soak(uint64_t seed) : fleet_(kWorkers, SoakConfig()), random_(seed) {}
+  explicit Soak(uint64_t seed)
+      : fleet_(kWorkers, SoakConfig(), SoakServiceConfig()), random_(seed) {
+    for (const uint64_t id : kPrefillWorkers)
+      EXPECT_TRUE(fleet_.registry.Register(SoakWorker(WorkerId{id})).ok());
+  }
 
+  // Until so many were submitted in all.
   void Run(uint64_t requests) {
     while (submitted_ < requests) {
       switch (Draw(12)) {
@@ -79,6 +106,8 @@ class Soak {
     while (!booked_.empty()) Free();
     fleet_.clock.Advance(seconds(60));  // those whose callers never free expire
     fleet_.service.Tick();
+    fleet_.clock.Advance(seconds(20));  // and then the sessions that they held
+    fleet_.service.Tick();
     for (const PartitionSnapshot& partition : fleet_.router.Snapshot()) {
       for (const QueueClassSnapshot& queue : partition.queue) {
         EXPECT_EQ(queue.waiting, 0u);
@@ -91,7 +120,15 @@ class Soak {
         EXPECT_GT(queue.expired_total, 0u);
         EXPECT_GT(queue.over_max_waiting_total, 0u);
       }
+      for (const SessionFigures& sessions :
+           {partition.decode_sessions, partition.prefill_sessions}) {
+        EXPECT_EQ(sessions.leases, 0u);
+        EXPECT_EQ(sessions.sessions, 0u) << "idle for longer than their time";
+      }
     }
+    EXPECT_GT(bound_, 0u);
+    EXPECT_GT(remote_plans_, 0u);
+    EXPECT_GT(decode_legs_, 0u);
     fleet_.ExpectNoLoad();
     const ServiceCounters counters = fleet_.service.Counters();
     EXPECT_EQ(counters.waiting, 0u);
@@ -127,6 +164,8 @@ class Soak {
     request.prompt = TokenPrompt{tokens};
     request.book = Draw(10) != 0;
     request.strict_priority = static_cast<uint32_t>(Draw(3));
+    request.fixed_plan = Draw(4) == 0;
+    if (Draw(3) == 0) request.session_id = fmt::format("session-{}", Draw(20));
     if (Draw(6) == 0) request.pinned = TargetSelector{.worker = WorkerId{1 + Draw(kWorkers + 1)}};
     if (Draw(5) == 0) request.deadline = fleet_.clock.Now() + milliseconds(Draw(1500));
     const std::string id = request.request_id;
@@ -147,13 +186,26 @@ class Soak {
 
   void Answered(const std::string& id, bool book, const RoutingService::Answer& answer) {
     ++answers_;
-    if (answer.ok() && book && Draw(30) != 0) booked_[id] = true;  // else its caller is gone
+    if (!answer.ok() || !book) return;
+    bound_ += answer->session.outcome == SessionOutcome::kBound ? 1 : 0;
+    if (Draw(30) != 0) booked_[id] = true;  // else its caller is gone
+    if (answer->plan != Plan::kRemotePrefill) return;
+    ++remote_plans_;
+    if (answer->decode_booking == kNoBooking && Draw(3) != 0) DecodeLeg(id);
+  }
+
+  void DecodeLeg(const std::string& id) {
+    RouteRequest request = fleet_.ARequest(id);
+    request.phase = RequestPhase::kDecode;
+    request.prefill_here = Draw(4) == 0;
+    decode_legs_ += fleet_.service.Route(std::move(request)).ok() ? 1 : 0;
   }
 
   void Leave() {
     const size_t i = Draw(waiting_.size());
     const auto [id, waits] = waiting_[i];
-    waiting_.erase(waiting_.begin() + static_cast<long>(i));
+    std::swap(waiting_[i], waiting_.back());
+    waiting_.pop_back();
     if (waits->answered) return;
     if (Draw(2) == 0) {
       fleet_.service.Abandon(id, waits->ticket);
@@ -172,7 +224,7 @@ class Soak {
   }
 
   void Flap() {
-    const WorkerId id{1 + Draw(kWorkers)};
+    const WorkerId id{Draw(4) == 0 ? kPrefillWorkers[Draw(2)] : 1 + Draw(kWorkers)};
     switch (Draw(4)) {
       case 0:
         (void)fleet_.registry.Remove(id);
@@ -181,7 +233,7 @@ class Soak {
         (void)fleet_.registry.Drain(id);
         break;
       case 2: {
-        WorkerSpec reborn = AWorker(static_cast<uint64_t>(id));
+        WorkerSpec reborn = SoakWorker(id);
         reborn.incarnation = Incarnation{++life_};
         (void)fleet_.registry.Register(reborn);
         break;
@@ -189,13 +241,16 @@ class Soak {
       default:
         break;
     }
-    for (int w = 1; w <= kWorkers; ++w) {
-      WorkerPatch back;
-      back.draining = false;
-      if (Draw(2) == 0) (void)fleet_.registry.Update(WorkerId{static_cast<uint64_t>(w)}, back);
-      if (Draw(2) == 0) (void)fleet_.registry.Register(AWorker(static_cast<uint64_t>(w)));
-    }
+    for (uint64_t w = 1; w <= kWorkers; ++w) MaybeBack(WorkerId{w});
+    for (const uint64_t w : kPrefillWorkers) MaybeBack(WorkerId{w});
     fleet_.service.PumpWaiting();
+  }
+
+  void MaybeBack(WorkerId id) {
+    WorkerPatch back;
+    back.draining = false;
+    if (Draw(2) == 0) (void)fleet_.registry.Update(id, back);
+    if (Draw(2) == 0) (void)fleet_.registry.Register(SoakWorker(id));
   }
 
   Fleet fleet_;
@@ -204,9 +259,15 @@ class Soak {
   std::map<std::string, bool> booked_;
   uint64_t submitted_ = 0;
   uint64_t answers_ = 0;
+  uint64_t bound_ = 0;
+  uint64_t remote_plans_ = 0;
+  uint64_t decode_legs_ = 0;
   uint64_t next_id_ = 1000;
   uint64_t life_ = 1'000'000;
 };
+
+// What the process has allocated and not given back.
+double HeapMib() { return static_cast<double>(mallinfo2().uordblks) / (1 << 20); }
 
 // 10^5 requests; KVR_SOAK_REQUESTS takes another number for long runs.
 TEST(WaitingSoakTest, B36_NothingIsLeftOfAnybodyWhateverHappens) {
@@ -216,8 +277,14 @@ TEST(WaitingSoakTest, B36_NothingIsLeftOfAnybodyWhateverHappens) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed={}", seed));
     Soak soak(seed);
+    soak.Run(requests / kSeeds / 2);
+    soak.Finish();
+    const double half_mib = HeapMib();
     soak.Run(requests / kSeeds);
     soak.Finish();
+    if (!kSanitized) {
+      EXPECT_LT(HeapMib(), half_mib * 1.25 + 0.25) << "memory grows with the requests";
+    }
     if (::testing::Test::HasFailure()) return;
   }
 }
