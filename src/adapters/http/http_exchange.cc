@@ -20,6 +20,7 @@ class Responder final : public HttpResponder {
     return exchange_->Send(HttpExchange::Step::kWrite, {.headers = {}, .body = std::move(chunk)});
   }
   void End() override { exchange_->Send(HttpExchange::Step::kEnd, {}); }
+  void Cut() override { exchange_->Cut(); }
   bool Cancelled() const override { return exchange_->Cancelled(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
   void OnDrained(std::function<void()> drained) override {
@@ -92,6 +93,12 @@ void HttpExchange::Drop() {
   const bool began = state_ == State::kStreaming;
   state_ = State::kFinished;
   PostLocked(began ? Step::kAbort : Step::kUnanswered, {});
+}
+
+void HttpExchange::Cut() {
+  MutexLock lock(mu_);
+  if (std::exchange(state_, State::kFinished) == State::kFinished) return;
+  PostLocked(Step::kAbort, {});
 }
 
 void HttpExchange::Detach(bool delivered) {

@@ -33,6 +33,7 @@ class HttpExchange {
   // False: a piece of a stream whose client does not keep up.
   bool Send(Step step, HttpResponse response);
   void Drop();  // the responder is gone
+  void Cut();
   // The connection has done with it: the answer was handed to the socket whole, or never will be.
   void Detach(bool delivered);
   // What the connection holds now, of the stream so far; `arrived_bytes` of what was sent came to

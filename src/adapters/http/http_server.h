@@ -61,6 +61,8 @@ class HttpResponder {
   // all the same.
   virtual bool Write(std::string chunk) = 0;
   virtual void End() = 0;
+  // Closes the connection behind what was written, which may be nothing: no answer at all.
+  virtual void Cut() = 0;
   virtual bool Cancelled() const = 0;
   // `gone` runs once if the client leaves, or its connection is closed, before the whole answer was
   // handed to its socket; perhaps at once; on any thread, under no lock. Replaces an earlier one.

@@ -150,12 +150,20 @@ void DefineWireOptions(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
 }
 
+void DefineFaultOptions(CLI::App& app, EngineOptions& options) {
+  app.add_flag("--faults", options.fleet.faults,
+               "serves an address where engines can be broken, printed as admin=");
+  app.add_option("--admin-port", options.fleet.admin_port, "port of that address; 0 = any");
+}
+
 nlohmann::ordered_json AddressesJson(const WireFleet& fleet) {
   nlohmann::ordered_json engines = nlohmann::ordered_json::array();
   for (const EngineAddresses& engine : fleet.Addresses()) {
     engines.push_back({{"http", engine.http}, {"events", engine.live}, {"replay", engine.replay}});
   }
-  return {{"engines", engines}};
+  nlohmann::ordered_json addresses = {{"engines", engines}};
+  if (const std::string admin = fleet.AdminAddress(); !admin.empty()) addresses["admin"] = admin;
+  return addresses;
 }
 
 std::string WorkersYaml(const EngineOptions& options, const WireFleet& fleet) {
@@ -216,6 +224,9 @@ int Serve(const EngineOptions& options) {
   for (const EngineAddresses& engine : fleet.Addresses()) {
     fmt::print("http={} events={} replay={}\n", engine.http, engine.live, engine.replay);
   }
+  if (const std::string admin = fleet.AdminAddress(); !admin.empty()) {
+    fmt::print("admin={}\n", admin);
+  }
   std::fflush(stdout);
   if (!WriteFiles(options, fleet)) return 1;
   int signal = 0;
@@ -233,6 +244,7 @@ int RunEngineCommand(int argc, char** argv) {
   DefineModelOptions(app, options);
   DefineWireOptions(app, options);
   DefineKvOptions(app, options);
+  DefineFaultOptions(app, options);
   CLI::Option* hash_seed = app.add_option("--hash-seed", options.fleet.hash_seed,
                                           "one seed for the block hashes of all engines (as "
                                           "PYTHONHASHSEED does); default: random, each its own");

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "sim/wire/completion_reply.h"
 #include "sim/wire/completion_request.h"
 #include "sim/wire/engine_metrics.h"
+#include "sim/wire/faulty_answer.h"
 #include "sim/wire/json_response.h"
 
 namespace kvrouter::sim {
@@ -46,6 +48,27 @@ absl::StatusOr<CompletionRequest> ReadCompletion(const EngineRouteParts& parts,
   return request;
 }
 
+FaultLeg LegOf(const CompletionRequest& request) {
+  switch (WhatIsAsked(request.kv_transfer_params)) {
+    case KvAsk::kProduce:
+      return FaultLeg::kProducer;
+    case KvAsk::kConsume:
+      return FaultLeg::kConsumer;
+    case KvAsk::kNothing:
+      break;
+  }
+  return FaultLeg::kPlain;
+}
+
+// Where the answer goes; null if a fault has seen to it.
+ResponderPtr PassFaults(const EngineRouteParts& parts, const std::optional<FaultRule>& fault,
+                        ResponderPtr responder) {
+  if (!fault) return responder;
+  return FaultyAnswer(*fault, std::move(responder), [loop = parts.loop, engine = parts.engine] {
+    (void)loop->Post(engine, [](WireEngine& restarted, MonotonicTime) { restarted.Restart(); });
+  });
+}
+
 void AcceptCompletion(const EngineRouteParts& parts, const HttpRequest& http, bool chat,
                       ResponderPtr responder) {
   absl::StatusOr<CompletionRequest> request = ReadCompletion(parts, http, chat);
@@ -60,6 +83,9 @@ void AcceptCompletion(const EngineRouteParts& parts, const HttpRequest& http, bo
     responder->Complete(JsonResponse(404, ErrorBody(message, "not_found_error", 404)));
     return;
   }
+  responder =
+      PassFaults(parts, parts.faults->Take(http.path, LegOf(*request)), std::move(responder));
+  if (responder == nullptr) return;
   HttpResponder& answer = *responder;
   Post(parts, answer,
        [request = *std::move(request), responder = std::move(responder)](
@@ -101,17 +127,26 @@ void AcceptCachedPrefix(const EngineRouteParts& parts, const HttpRequest& http,
 
 // Another engine asks for KV that is held here, see kv_side_channel.h.
 void AcceptPull(const EngineRouteParts& parts, const HttpRequest& http, ResponderPtr responder) {
-  HttpResponder& answer = *responder;
-  Post(parts, answer, [body = http.body, responder](WireEngine& engine, MonotonicTime now) {
-    KvTransfer::PullAnswer pulled = engine.AnswerPull(body, now);
-    responder->Complete(JsonResponse(pulled.status, std::move(pulled.body)));
-  });
+  const std::optional<FaultRule> fault = parts.faults->Take(http.path, FaultLeg::kAny);
+  responder = PassFaults(parts, fault, std::move(responder));
+  if (responder == nullptr) return;
+  auto answer = [parts, body = http.body, responder] {
+    Post(parts, *responder, [body, responder](WireEngine& engine, MonotonicTime now) {
+      KvTransfer::PullAnswer pulled = engine.AnswerPull(body, now);
+      responder->Complete(JsonResponse(pulled.status, std::move(pulled.body)));
+    });
+  };
+  if (!fault || fault->kind != FaultKind::kSlowHandshake) return answer();
+  parts.side_channel->After(fault->delay, std::move(answer));
 }
 
 }  // namespace
 
 void AddEngineRoutes(const EngineRouteParts& parts, HttpServer& server) {
-  AddTokenRoutes(parts.model, server);
+  const RequestGate gate = [parts](const HttpRequest& http, ResponderPtr responder) {
+    return PassFaults(parts, parts.faults->Take(http.path, FaultLeg::kAny), std::move(responder));
+  };
+  AddTokenRoutes(parts.model, gate, server);
   server.Route("GET", "/health", [](const HttpRequest&) { return JsonResponse(200, ""); });
   server.Route("GET", "/metrics", [parts](const HttpRequest&) {
     HttpResponse response;

@@ -5,6 +5,7 @@
 
 #include "adapters/http/http_server.h"
 #include "sim/wire/event_publisher.h"
+#include "sim/wire/faults.h"
 #include "sim/wire/fleet_loop.h"
 #include "sim/wire/token_routes.h"
 
@@ -17,6 +18,8 @@ struct EngineRouteParts {
   uint32_t dp_rank = 0;
   FleetLoop* loop = nullptr;
   const EventPublisher* publisher = nullptr;
+  Faults* faults = nullptr;
+  KvSideChannel* side_channel = nullptr;  // lends its thread to answers that come late
 };
 
 // The HTTP surface of one engine: vLLM's, and what only a simulation can tell (/cached_prefix).

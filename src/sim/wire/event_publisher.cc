@@ -144,6 +144,7 @@ struct EventPublisher::Impl {
     size_t engine;
     uint64_t sequence;
     WireBatch batch;
+    bool restart = false;  // instead: what was kept is forgotten
   };
 
   zmq::context_t context{1};
@@ -190,7 +191,13 @@ struct EventPublisher::Impl {
     uint64_t ignored = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_fd, &ignored, sizeof ignored);
     while (auto queued = queue.TryPop()) {
-      channels[queued->engine]->SendLive(queued->sequence, queued->batch);
+      Channel& channel = *channels[queued->engine];
+      if (queued->restart) {
+        channel.kept.clear();
+        channel.kept_bytes = 0;
+      } else {
+        channel.SendLive(queued->sequence, queued->batch);
+      }
     }
   }
 };
@@ -243,6 +250,13 @@ void EventPublisher::Publish(size_t engine, WireBatch batch) {
   Channel& channel = *impl_->channels[engine];
   const uint64_t sequence = channel.next_sequence++;
   if (!impl_->queue.TryPush({engine, sequence, std::move(batch)})) ++channel.refused;
+  impl_->Wake();
+}
+
+void EventPublisher::Restart(size_t engine) {
+  Channel& channel = *impl_->channels[engine];
+  channel.next_sequence = 0;
+  if (!impl_->queue.TryPush({engine, 0, {}, true})) ++channel.refused;
   impl_->Wake();
 }
 

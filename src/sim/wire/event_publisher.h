@@ -67,6 +67,10 @@ class EventPublisher {
   // the order of calls.
   void Publish(size_t engine, WireBatch batch);
 
+  // The engine's process starts anew: numbers from 0, nothing kept for replay. From the engine's
+  // publishing thread.
+  void Restart(size_t engine);
+
   PublisherCounters Counters(size_t engine) const;
 
  private:

@@ -49,9 +49,4 @@ MonotonicTime KvPins::NextExpiry() const {
   return next;
 }
 
-void KvPins::Clear() {
-  pins_.clear();
-  blocks_ = 0;
-}
-
 }  // namespace kvrouter::sim

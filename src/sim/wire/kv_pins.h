@@ -34,7 +34,6 @@ class KvPins {
   std::optional<Pin> TakeFetched(const std::string& request_id);
   std::vector<Pin> TakeExpired(MonotonicTime now);
   MonotonicTime NextExpiry() const;  // max(): none held
-  void Clear();                      // keeps the totals
 
   uint64_t size() const { return pins_.size(); }
   uint64_t blocks() const { return blocks_; }

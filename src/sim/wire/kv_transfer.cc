@@ -82,7 +82,7 @@ std::vector<uint64_t> KvTransfer::TakeExpired(MonotonicTime now) {
 
 void KvTransfer::Restart(std::string engine_id) {
   engine_id_ = std::move(engine_id);
-  pins_.Clear();
+  pins_ = KvPins();
 }
 
 }  // namespace kvrouter::sim

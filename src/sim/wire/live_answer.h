@@ -31,6 +31,7 @@ class LiveAnswer {
   void Finish(const nlohmann::ordered_json& handshake);
   // HTTP 500, or an error event in a stream that was opened.
   void Fail(std::string_view message);
+  void Cut() { responder_->Cut(); }
 
  private:
   const CompletionUsage* UsageOfChunks() const { return continuous_usage_ ? &usage_ : nullptr; }

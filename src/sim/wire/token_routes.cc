@@ -160,23 +160,30 @@ HttpResponse AnswerJson(const TokenRoutesConfig& config, const std::string& body
 
 }  // namespace
 
-void AddTokenRoutes(const TokenRoutesConfig& config, HttpServer& server) {
-  server.Route("GET", "/v1/models",
-               [config](const HttpRequest&) { return JsonResponse(200, Models(config).dump()); });
+void AddTokenRoutes(const TokenRoutesConfig& config, const RequestGate& gate, HttpServer& server) {
+  const auto add = [&](const char* method, const char* path,
+                       std::function<HttpResponse(const HttpRequest&)> answer) {
+    server.RouteAsync(method, path,
+                      [gate, answer = std::move(answer)](const HttpRequest& http,
+                                                         std::shared_ptr<HttpResponder> responder) {
+                        const auto to = gate(http, std::move(responder));
+                        if (to != nullptr) to->Complete(answer(http));
+                      });
+  };
+  add("GET", "/v1/models",
+      [config](const HttpRequest&) { return JsonResponse(200, Models(config).dump()); });
   const std::pair<const char*, JsonHandler> handlers[] = {
       {"/tokenize", Tokenize}, {"/detokenize", Detokenize}, {"/v1/embeddings", Embeddings}};
   for (const auto& [path, handler] : handlers) {
-    server.Route("POST", path, [config, handler = handler](const HttpRequest& http) {
+    add("POST", path, [config, handler = handler](const HttpRequest& http) {
       return AnswerJson(config, http.body, handler);
     });
   }
   if (!config.render) return;
-  server.Route("POST", "/v1/completions/render", [config](const HttpRequest& http) {
-    return Answer(RenderCompletion(config, http.body));
-  });
-  server.Route("POST", "/v1/chat/completions/render", [config](const HttpRequest& http) {
-    return Answer(RenderConversation(config, http.body));
-  });
+  add("POST", "/v1/completions/render",
+      [config](const HttpRequest& http) { return Answer(RenderCompletion(config, http.body)); });
+  add("POST", "/v1/chat/completions/render",
+      [config](const HttpRequest& http) { return Answer(RenderConversation(config, http.body)); });
 }
 
 }  // namespace kvrouter::sim

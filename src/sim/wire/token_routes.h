@@ -2,6 +2,8 @@
 #define KVROUTER_SIM_WIRE_TOKEN_ROUTES_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "adapters/http/http_server.h"
@@ -17,8 +19,13 @@ struct TokenRoutesConfig {
   bool render = true;
 };
 
+// Every request passes the gate, which returns where its answer goes, or null if it sees to the
+// answer itself. Thread-safe.
+using RequestGate = std::function<std::shared_ptr<HttpResponder>(
+    const HttpRequest& http, std::shared_ptr<HttpResponder> responder)>;
+
 // Thread safety: the routes share nothing but the configuration.
-void AddTokenRoutes(const TokenRoutesConfig& config, HttpServer& server);
+void AddTokenRoutes(const TokenRoutesConfig& config, const RequestGate& gate, HttpServer& server);
 
 }  // namespace kvrouter::sim
 

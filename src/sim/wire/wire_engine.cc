@@ -109,6 +109,18 @@ std::vector<uint64_t> WireEngine::CachedPrefixBlocks(
   return blocks;
 }
 
+void WireEngine::Restart() {
+  for (auto& [id, live] : live_) live.answer.Cut();
+  live_.clear();
+  outside_model_ = aborts_outside_model_ = requests_refused_ = 0;
+  consumed_ = {};
+  model_ = EngineModel(config_.model);
+  kv_.Restart(NewEngineId());
+  hash_seed_ = config_.hash_seed.value_or(RandomNumber());
+  wires_.publisher->Restart(wires_.channel);
+  PublishSnapshot();
+}
+
 void WireEngine::AdvanceTo(MonotonicTime now) {
   now_ = now;
   for (const uint64_t model_id : kv_.TakeExpired(now)) model_.ReleaseHeld(model_id, now);

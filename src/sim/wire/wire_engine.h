@@ -60,6 +60,10 @@ class WireEngine {
   // Another engine asks for blocks held here.
   KvTransfer::PullAnswer AnswerPull(std::string_view body, MonotonicTime now);
 
+  // As if the process had died and come back: live requests are cut, caches, held blocks, identity
+  // and counters are gone.
+  void Restart();
+
   // Leading blocks of each prompt that are cached now: what a router ought to believe. For tests.
   std::vector<uint64_t> CachedPrefixBlocks(const std::vector<std::vector<TokenId>>& prompts) const;
 

@@ -8,6 +8,8 @@
 #include "adapters/http/http_server.h"
 #include "base/status_macros.h"
 #include "sim/wire/engine_routes.h"
+#include "sim/wire/faults.h"
+#include "sim/wire/fleet_admin.h"
 #include "sim/wire/fleet_loop.h"
 #include "sim/wire/wire_engine.h"
 
@@ -29,7 +31,10 @@ struct WireFleet::Impl {
   FleetConfig config;
   FleetLoop loop;
   EventPublisher publisher;
-  std::vector<std::unique_ptr<HttpServer>> servers;
+  std::vector<std::unique_ptr<Faults>> faults;       // of each engine
+  std::vector<std::unique_ptr<HttpServer>> servers;  // null while an engine refuses
+  std::vector<std::string> addresses;                // of the servers, once bound
+  std::unique_ptr<FleetAdmin> admin;
   // Its callbacks post to the loop: it goes first.
   KvSideChannel side_channel;
 
@@ -37,7 +42,9 @@ struct WireFleet::Impl {
       : config(std::move(fleet)), loop(config.speedup), side_channel(config.kv_handshake_timeout) {}
 
   absl::Status AddEngine(uint32_t index);
-  absl::Status StartServer(uint32_t index);
+  absl::Status StartServer(size_t index);
+  absl::Status SetListening(size_t index, bool listen);
+  absl::Status StartAdmin();
   WireEngine::Config EngineConfigOf(uint32_t index) const;
 };
 
@@ -76,12 +83,16 @@ absl::Status WireFleet::Impl::AddEngine(uint32_t index) {
   return absl::OkStatus();
 }
 
-absl::Status WireFleet::Impl::StartServer(uint32_t index) {
+// At the address it had before, if it had one.
+absl::Status WireFleet::Impl::StartServer(size_t index) {
   HttpServerConfig http;
-  http.listen =
-      fmt::format("{}:{}", config.http_host, config.http_port == 0 ? 0 : config.http_port + index);
+  http.listen = addresses[index];
+  if (http.listen.empty()) {
+    const size_t port = config.http_port == 0 ? 0 : config.http_port + index;
+    http.listen = fmt::format("{}:{}", config.http_host, port);
+  }
   http.max_connections = config.max_live_requests + 64;
-  servers.push_back(std::make_unique<HttpServer>(http));
+  auto server = std::make_unique<HttpServer>(http);
   AddEngineRoutes({.engine = index,
                    .model = {.model_name = config.model_name,
                              .chat_template = config.chat_template,
@@ -89,11 +100,34 @@ absl::Status WireFleet::Impl::StartServer(uint32_t index) {
                              .render = config.render_routes},
                    .dp_rank = config.dp_rank,
                    .loop = &loop,
-                   .publisher = &publisher},
-                  *servers.back());
-  KVR_RETURN_IF_ERROR(servers.back()->Start());
-  loop.engine(index).SetSideChannelPort(PortOf(servers.back()->Address()));
+                   .publisher = &publisher,
+                   .faults = faults[index].get(),
+                   .side_channel = &side_channel},
+                  *server);
+  KVR_RETURN_IF_ERROR(server->Start());
+  if (addresses[index].empty()) addresses[index] = server->Address();
+  servers[index] = std::move(server);
   return absl::OkStatus();
+}
+
+absl::Status WireFleet::Impl::SetListening(size_t index, bool listen) {
+  if (listen == (servers[index] != nullptr)) return absl::OkStatus();
+  if (listen) return StartServer(index);
+  servers[index]->Stop(std::chrono::milliseconds(0));
+  servers[index] = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status WireFleet::Impl::StartAdmin() {
+  FleetAdmin::Parts parts;
+  for (const auto& each : faults) parts.engines.push_back(each.get());
+  parts.restart = [this](size_t index) {
+    (void)loop.Post(index, [](WireEngine& engine, MonotonicTime) { engine.Restart(); });
+  };
+  parts.set_listening = [this](size_t index, bool listen) { return SetListening(index, listen); };
+  admin = std::make_unique<FleetAdmin>(fmt::format("{}:{}", config.http_host, config.admin_port),
+                                       std::move(parts));
+  return admin->Start();
 }
 
 WireFleet::WireFleet(FleetConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
@@ -103,25 +137,37 @@ WireFleet::~WireFleet() { Stop(std::chrono::milliseconds(0)); }
 absl::Status WireFleet::Start() {
   for (uint32_t i = 0; i < impl_->config.engines; ++i) KVR_RETURN_IF_ERROR(impl_->AddEngine(i));
   // Servers last: their threads read the list of engines, which must not grow any more.
-  for (uint32_t i = 0; i < impl_->config.engines; ++i) KVR_RETURN_IF_ERROR(impl_->StartServer(i));
+  impl_->servers.resize(impl_->config.engines);
+  impl_->addresses.resize(impl_->config.engines);
+  for (uint32_t i = 0; i < impl_->config.engines; ++i) {
+    impl_->faults.push_back(std::make_unique<Faults>());
+    KVR_RETURN_IF_ERROR(impl_->StartServer(i));
+    impl_->loop.engine(i).SetSideChannelPort(PortOf(impl_->addresses[i]));
+  }
   impl_->publisher.Start();
   impl_->loop.Start();
-  return absl::OkStatus();
+  return impl_->config.faults ? impl_->StartAdmin() : absl::OkStatus();
 }
 
 std::vector<EngineAddresses> WireFleet::Addresses() const {
   std::vector<EngineAddresses> addresses;
-  for (size_t i = 0; i < impl_->servers.size(); ++i) {
-    addresses.push_back({.http = "http://" + impl_->servers[i]->Address(),
+  for (size_t i = 0; i < impl_->config.engines; ++i) {
+    addresses.push_back({.http = "http://" + impl_->addresses[i],
                          .live = impl_->publisher.LiveEndpoint(i),
                          .replay = impl_->publisher.ReplayEndpoint(i)});
   }
   return addresses;
 }
 
+std::string WireFleet::AdminAddress() const {
+  return impl_->admin == nullptr ? "" : "http://" + impl_->admin->Address();
+}
+
 void WireFleet::Stop(std::chrono::milliseconds grace) {
   const auto deadline = std::chrono::steady_clock::now() + grace;
+  if (impl_->admin != nullptr) impl_->admin->Stop();
   for (const auto& server : impl_->servers) {
+    if (server == nullptr) continue;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     server->Stop(std::max(left, std::chrono::milliseconds(0)));

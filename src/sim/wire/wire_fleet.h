@@ -27,6 +27,8 @@ struct FleetConfig {
   std::string side_channel_host;  // that handshakes name; empty: http_host
   std::chrono::milliseconds kv_handshake_timeout{30'000};  // real time, for asking a source
   bool early_stream_head = false;
+  bool faults = false;      // whether there is an address to break engines at (fleet_admin.h)
+  uint16_t admin_port = 0;  // its port, 0 = any
   // Model seconds per real second. Everything an engine does is scaled by it; what happens around
   // it (network, router) is not, so it looks this many times slower.
   double speedup = 1;
@@ -64,6 +66,7 @@ class WireFleet {
   // Binds everything, or says which address is taken.
   absl::Status Start();
   std::vector<EngineAddresses> Addresses() const;
+  std::string AdminAddress() const;  // "http://127.0.0.1:9000"; empty without faults
   void Stop(std::chrono::milliseconds grace);
 
  private:

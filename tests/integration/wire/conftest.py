@@ -76,6 +76,7 @@ class Engine:
         self.process = process
         self.engines = addresses['engines']
         self.http, self.replay = self.engines[0]['http'], self.engines[0]['replay']
+        self.admin = addresses.get('admin')  # with --faults
 
     def complete(self, prompt, engine=0, **members):
         body = {'model': 'sim', 'prompt': prompt, 'max_tokens': 1, **members}
