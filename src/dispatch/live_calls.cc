@@ -4,6 +4,11 @@
 #include <vector>
 
 namespace kvrouter {
+namespace {
+
+constexpr std::chrono::seconds kAbortPatience{10};
+
+}  // namespace
 
 LiveCalls::Refusal LiveCalls::Enter(std::shared_ptr<LiveCall> call, uint64_t* number) {
   MutexLock lock(mu_);
@@ -32,20 +37,26 @@ void LiveCalls::CountRefused(DispatchOutcome outcome) {
   ++figures_.ended[static_cast<size_t>(outcome)];
 }
 
+bool LiveCalls::WaitUntilEmpty(std::chrono::nanoseconds patience) {
+  while (!calls_.empty()) {
+    if (!empty_.WaitFor(mu_, patience)) return calls_.empty();
+  }
+  return true;
+}
+
 void LiveCalls::Stop(std::chrono::nanoseconds grace) {
   std::vector<std::shared_ptr<LiveCall>> rest;
   {
     MutexLock lock(mu_);
     stopped_ = true;
-    if (grace.count() > 0 && !calls_.empty()) {
-      // One wait, and after a wake-up that was none another: the grace is a courtesy, not a promise.
-      while (!calls_.empty() && empty_.WaitFor(mu_, grace)) {
-      }
-    }
+    if (grace.count() > 0 && WaitUntilEmpty(grace)) return;
     rest.reserve(calls_.size());
     for (const auto& [number, call] : calls_) rest.push_back(call);
   }
   for (const auto& call : rest) call->Abort();
+  // One whose event is being handled on another thread ends there.
+  MutexLock lock(mu_);
+  WaitUntilEmpty(kAbortPatience);
 }
 
 LiveCalls::Figures LiveCalls::Read() const {

@@ -34,8 +34,8 @@ class LiveCalls {
   // Of a request that did not get in.
   void CountRefused(DispatchOutcome outcome);
 
-  // Nobody gets in any more; waits until all have left, but no longer than `grace`, and has the
-  // rest end.
+  // Nobody gets in any more; waits until all have left, but no longer than `grace`, has the rest end,
+  // and waits for that. Not from a call's own event.
   void Stop(std::chrono::nanoseconds grace);
 
   struct Figures {
@@ -46,6 +46,9 @@ class LiveCalls {
   Figures Read() const;
 
  private:
+  // False: some are left after this long.
+  bool WaitUntilEmpty(std::chrono::nanoseconds patience) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const uint32_t max_calls_;
   mutable Mutex mu_;
   CondVar empty_;

@@ -42,9 +42,14 @@ class VirtualEngine {
  public:
   static constexpr int kDefaultTokens = 5;
 
-  // What engines know of each other's held blocks: by handshake.
+  // What engines have in common.
   struct Side {
-    std::map<std::string, std::string> held;  // remote_request_id -> engine id
+    std::map<std::string, std::string>
+        held;  // remote_request_id -> engine id that holds its blocks
+    // The next so many legs of the kind, whoever gets them, have the fault.
+    std::map<EngineLegKind, std::pair<Fault, int>> faults;
+    int faults_taken = 0;
+    void Break(EngineLegKind kind, Fault fault, int times = 1) { faults[kind] = {fault, times}; }
   };
 
   VirtualEngine(VirtualLink* link, Side* side, std::string url)
@@ -162,8 +167,14 @@ class VirtualEngine {
   }
 
   Fault Take(EngineLegKind kind) {
-    auto& [fault, times] = faults_[kind];
-    return times > 0 && times-- > 0 ? fault : Fault::kNone;
+    for (auto* faults : {&faults_, &side_->faults}) {
+      auto& [fault, times] = (*faults)[kind];
+      if (times == 0) continue;
+      --times;
+      ++side_->faults_taken;
+      return fault;
+    }
+    return Fault::kNone;
   }
 
   static void Refuse(const Exchange& exchange, int status, const std::string& message) {

@@ -36,17 +36,21 @@ class VirtualLink final : public EngineLink {
       });
     }
     void Head(int status, HeaderList headers) {
-      Touch();
+      if (!open_) return;
       has_head_ = true;
-      reply_->OnHead({.status = status, .headers = std::move(headers)});
+      Touch();
+      const auto reply = reply_;  // may be cancelled meanwhile
+      reply->OnHead({.status = status, .headers = std::move(headers)});
     }
     void Body(const std::string& piece) {
+      if (!open_) return;
       Touch();
       if (paused_) {
         withheld_.push_back(piece);
-      } else {
-        reply_->OnBody(piece);
+        return;
       }
+      const auto reply = reply_;
+      reply->OnBody(piece);
     }
     void End(EngineEnd end, std::string_view detail = "") {
       if (!open_) return;
@@ -74,9 +78,7 @@ class VirtualLink final : public EngineLink {
     void Resume() override {
       paused_ = false;
       Touch();
-      for (std::string& piece : std::exchange(withheld_, {})) {
-        if (open_) reply_->OnBody(piece);
-      }
+      for (const std::string& piece : std::exchange(withheld_, {})) Body(piece);
       if (const auto end = std::exchange(withheld_end_, nullptr)) end();
     }
 
