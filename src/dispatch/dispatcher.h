@@ -112,6 +112,10 @@ class Dispatcher {
   const std::unique_ptr<Impl> impl_;
 };
 
+// Dispatcher::RouteText, for doors that need no more of it.
+using RouteTextFunction =
+    std::function<std::function<void()>(RouteTextRequest, Dispatcher::RouteTextDone)>;
+
 // What a client gets for a status of the router: 400, 404, 429, …
 int HttpStatusOf(const absl::Status& status);
 // {"error":{"message":…,"type":…,"param":…,"code":…}}, as OpenAI's clients read it. `param` empty:

@@ -77,7 +77,7 @@ struct GrpcServer::Impl {
 
   Impl(GrpcServerConfig c, const Doors& doors)
       : config(std::move(c)),
-        router_service(doors.routing, doors.router),
+        router_service(doors.routing, doors.router, doors.route_text),
         workers_service(doors.workers, doors.feeds, doors.signs, doors.router),
         published(doors.published),
         kv_events_service(doors.published) {}

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "dispatch/dispatcher.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
 #include "service/published_feeds.h"
@@ -43,6 +44,8 @@ class GrpcServer {
     const Router* router = nullptr;
     PublishedFeeds* published = nullptr;     // null: no door for events
     const WorkerSignBoard* signs = nullptr;  // null: none are shown
+    // Dispatcher::RouteText; null: text is not routed.
+    RouteTextFunction route_text = nullptr;
   };
 
   GrpcServer(GrpcServerConfig config, Doors doors);

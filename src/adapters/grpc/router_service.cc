@@ -12,6 +12,7 @@
 #include "adapters/grpc/dump_stream.h"
 #include "adapters/grpc/request_convert.h"
 #include "adapters/grpc/route_stream.h"
+#include "adapters/grpc/route_text_reactor.h"
 #include "adapters/grpc/router_calls.h"
 #include "adapters/grpc/status_convert.h"
 #include "base/status_macros.h"
@@ -187,6 +188,12 @@ grpc::ServerUnaryReactor* RouterGrpcService::Route(grpc::CallbackServerContext* 
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(call.Resolve(*answer));
   return reactor;
+}
+
+grpc::ServerUnaryReactor* RouterGrpcService::RouteText(grpc::CallbackServerContext* context,
+                                                       const v1::RouteTextRequest* request,
+                                                       v1::RouteTextResponse* response) {
+  return RouteTextReactor::Start(route_text_, routing_, context, *request, response);
 }
 
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* RouterGrpcService::RouteStream(

@@ -3,6 +3,7 @@
 
 #include "adapters/grpc/dump_stream.h"
 #include "adapters/grpc/route_messages.h"
+#include "dispatch/dispatcher.h"
 #include "kvrouter/router.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 #include "service/routing_service.h"
@@ -12,15 +13,18 @@ namespace kvrouter {
 // The door kvrouter.v1.Router: converts, calls the service, finishes; never waits. Thread-safe.
 class RouterGrpcService final : public v1::Router::CallbackService {
  public:
-  // Both outlive the door.
-  RouterGrpcService(RoutingService* routing, const Router* router)
-      : routing_(routing), router_(router) {
+  // All outlive the door; `route_text` may be null.
+  RouterGrpcService(RoutingService* routing, const Router* router, RouteTextFunction route_text)
+      : routing_(routing), router_(router), route_text_(std::move(route_text)) {
     SetMessageAllocatorFor_Route(&route_messages_);
   }
 
   grpc::ServerUnaryReactor* Route(grpc::CallbackServerContext* context,
                                   const v1::RouteRequest* request,
                                   v1::RouteResponse* response) override;
+  grpc::ServerUnaryReactor* RouteText(grpc::CallbackServerContext* context,
+                                      const v1::RouteTextRequest* request,
+                                      v1::RouteTextResponse* response) override;
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* RouteStream(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* PrefillComplete(grpc::CallbackServerContext* context,
@@ -57,6 +61,7 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   DumpSlots dumps_;
   RoutingService* const routing_;
   const Router* const router_;
+  const RouteTextFunction route_text_;  // null: not served
   RouteMessages route_messages_;
 };
 

@@ -1,7 +1,6 @@
 #ifndef KVROUTER_ADAPTERS_OPENAI_ROUTE_TEXT_API_H_
 #define KVROUTER_ADAPTERS_OPENAI_ROUTE_TEXT_API_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,17 +21,15 @@ namespace kvrouter {
 // Thread safety: AddRoutes before the server starts; then thread-safe.
 class RouteTextApi {
  public:
-  // Dispatcher::RouteText; null: every call is answered 501.
-  using Call = std::function<std::function<void()>(RouteTextRequest, Dispatcher::RouteTextDone)>;
-
-  explicit RouteTextApi(Call call) : call_(std::move(call)) {}
+  // Null: every call is answered 501.
+  explicit RouteTextApi(RouteTextFunction call) : call_(std::move(call)) {}
 
   void AddRoutes(HttpServer* server);
 
   std::vector<ApiRoutes::RouteAnswers> Answers() const { return routes_.Answers(); }
 
  private:
-  const Call call_;
+  const RouteTextFunction call_;
   ApiRoutes routes_;
 };
 

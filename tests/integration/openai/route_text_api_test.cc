@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 class RouteTextApiTest : public testing::Test {
  protected:
-  void Start(RouteTextApi::Call call) {
+  void Start(RouteTextFunction call) {
     server_ = std::make_unique<HttpServer>(HttpServerConfig{});
     api_ = std::make_unique<RouteTextApi>(std::move(call));
     api_->AddRoutes(server_.get());
@@ -33,7 +33,7 @@ class RouteTextApiTest : public testing::Test {
     return client.ReadAnswer();
   }
   // Remembers what it was asked and answers with worker 7.
-  RouteTextApi::Call Answering(std::shared_ptr<const std::vector<TokenId>> token_ids) {
+  RouteTextFunction Answering(std::shared_ptr<const std::vector<TokenId>> token_ids) {
     return [this, token_ids](RouteTextRequest request, const Dispatcher::RouteTextDone& done) {
       {
         MutexLock lock(mu_);
