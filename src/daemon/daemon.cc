@@ -114,12 +114,18 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
           PlaneOf(config_), config_.metrics.dynamo_namespace,
           {.timeout = config_.zmq.replay_timeout, .store_counting = config_.zmq.store_counting},
           &replay_turns_, &peers_, &router_, &feeds_, &loads_, &SteadyClock()),
+      dispatch_(config_.dispatch, {.routing = &service_,
+                                   .workers = &workers_,
+                                   .clock = &SteadyClock(),
+                                   .metrics = metrics_.Dispatch()}),
+      route_text_(dispatch_.RouteText()),
       grpc_(config_.grpc, {.routing = &service_,
                            .workers = &workers_,
                            .feeds = &feeds_,
                            .router = &router_,
                            .published = &published_,
-                           .signs = &signs_}),
+                           .signs = &signs_,
+                           .route_text = dispatch_.RouteText()}),
       selection_({.routing = &service_,
                   .workers = &selection_workers_,
                   .signs = &signs_,
@@ -147,6 +153,7 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
                        .discovery = [this] { return ReadDiscovery(); },
                        .warm_start = [this] { return ReadWarmStart(); },
                        .record = [this] { return ReadRecord(); },
+                       .dispatch = [this] { return dispatch_.State(); },
                        .http = [this] { return CurrentHttpFigures(); },
                        .ready = [this] { return CurrentReadiness().ready; }});
   workers_.AddListener(&published_);  // first: of a rank that gets a socket its blocks go
@@ -157,9 +164,11 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
   }
   // Who does not hear of workers opens no socket to them.
   if (UsesEvents(config_)) workers_.AddListener(&zmq_);
+  workers_.AddListener(&dispatch_);
   AddOpsRoutes(&http_, [this] { return metrics_.Text(); });
   AddStatusRoutes(&http_, [this] { return CurrentStatus(); });
   selection_.AddRoutes(&http_);
+  route_text_.AddRoutes(&http_);
   if (config_.indexer_listen.empty()) return;
   HttpServerConfig indexer = config_.http;
   indexer.listen = config_.indexer_listen;
@@ -175,6 +184,7 @@ absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(http_.Start());
   if (indexer_http_) KVR_RETURN_IF_ERROR(indexer_http_->Start());
   KVR_RETURN_IF_ERROR(grpc_.Start());
+  KVR_RETURN_IF_ERROR(dispatch_.Start());
   KVR_RETURN_IF_ERROR(peers_.Start());
   KVR_RETURN_IF_ERROR(zmq_.Start());
   KVR_RETURN_IF_ERROR(event_plane_.Start());
@@ -182,10 +192,11 @@ absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(snapshots_.Start());
   KVR_RETURN_IF_ERROR(WriteAddressesFile());
   running_ = true;
-  spdlog::info("event=listening version={} overlap_source={} http={} grpc={}{}",
+  spdlog::info("event=listening version={} overlap_source={} http={} grpc={}{}{}",
                config_.metrics.version, OverlapSourceName(OverlapSourceOf(config_.router)),
                HttpAddress(), GrpcAddress(),
-               indexer_http_ ? fmt::format(" indexer={}", IndexerAddress()) : "");
+               indexer_http_ ? fmt::format(" indexer={}", IndexerAddress()) : "",
+               OpenAiAddress().empty() ? "" : fmt::format(" openai={}", OpenAiAddress()));
   timers_ = std::jthread([this](const std::stop_token& stop) { RunTimers(stop); });
   if (reloader_ != nullptr)
     reloader_->Start([this](const DaemonConfig& config) { return Reconfigure(config); });
@@ -196,7 +207,10 @@ void Daemon::Stop() {
   if (stopping_.exchange(true)) return;
   if (running_) spdlog::info("event=stopping live_requests={}", service_.LiveRequests());
   if (reloader_ != nullptr) reloader_->Stop();
-  timers_.request_stop();  // first: it tells gRPC whether we are ready
+  grpc_.SetServing(false);
+  // Before all else that requests need: they may still have legs to book and to send.
+  dispatch_.Stop();
+  timers_.request_stop();  // it tells gRPC whether we are ready
   if (timers_.joinable()) timers_.join();
   // Feeds do not depend on the doors, so their last snapshot is written while calls finish.
   if (running_ && config_.snapshot.final_bound.count() > 0) snapshots_.BeginFinal();
@@ -362,6 +376,7 @@ absl::Status Daemon::WriteAddressesFile() {
     std::ofstream file(temporary, std::ios::trunc);
     file << "http=" << HttpAddress() << "\ngrpc=" << GrpcAddress() << "\n";
     if (indexer_http_) file << "indexer=" << IndexerAddress() << "\n";
+    if (!OpenAiAddress().empty()) file << "openai=" << OpenAiAddress() << "\n";
     file.close();
     if (!file) {
       return absl::UnavailableError(
@@ -392,6 +407,7 @@ Readiness Daemon::CurrentReadiness() {
 HttpFigures Daemon::CurrentHttpFigures() const {
   HttpServerCounters counters = http_.Counters();
   if (indexer_http_) counters += indexer_http_->Counters();
+  counters += dispatch_.HttpCounters();
   const SelectCache::Counters selections = select_cache_.Read();
   HttpFigures figures{.requests = counters.requests,
                       .unrouted = counters.unrouted,
@@ -414,11 +430,29 @@ HttpFigures Daemon::CurrentHttpFigures() const {
                       .streams_paused = counters.streams_paused,
                       .selection_answers = Figures(selection_.Answers()),
                       .indexer_answers = Figures(indexer_.Answers()),
+                      .route_text_answers = Figures(route_text_.Answers()),
                       .selections_cached = selections.entries,
                       .selections_cached_bytes = selections.bytes,
                       .selections_evicted = selections.evicted,
                       .selections_expired = selections.expired};
   return figures;
+}
+
+StatusDispatch Daemon::CurrentDispatch() const {
+  StatusDispatch status{.address = dispatch_.Address()};
+  if (status.address.empty()) return status;
+  const DispatchCounters counters = dispatch_.State().counters;
+  const auto ended = [&counters](DispatchOutcome outcome) {
+    return counters.ended[static_cast<size_t>(outcome)];
+  };
+  const DeliveredSums delivered = metrics_.Delivered();
+  status.running = counters.live;
+  for (const uint64_t count : counters.ended) status.ended += count;
+  status.failed = ended(DispatchOutcome::kFailed) + ended(DispatchOutcome::kDeadline);
+  status.prompt_tokens = delivered.prompt_tokens;
+  status.predicted_tokens = delivered.predicted_tokens;
+  status.delivered_tokens = delivered.delivered_tokens;
+  return status;
 }
 
 StatusReport Daemon::CurrentStatus() {
@@ -437,6 +471,7 @@ StatusReport Daemon::CurrentStatus() {
                .overlap_tokens = hits.overlap_tokens,
                .isl_tokens = hits.isl_tokens,
                .best_overlap_tokens = hits.best_overlap_tokens},
+      .dispatch = CurrentDispatch(),
       .recent = service_.Recent(kMaxStatusDecisions)};
 }
 

@@ -20,6 +20,7 @@
 #include "adapters/http/selection_api.h"
 #include "adapters/http/status_page.h"
 #include "adapters/metrics/router_metrics.h"
+#include "adapters/openai/route_text_api.h"
 #include "adapters/peer/peer_dumps.h"
 #include "adapters/snapshot/snapshot_keeper.h"
 #include "adapters/zmq/zmq_event_source.h"
@@ -27,6 +28,7 @@
 #include "base/mutex.h"
 #include "daemon/config_reload.h"
 #include "daemon/daemon_config.h"
+#include "daemon/dispatch_door.h"
 #include "daemon/event_plane.h"
 #include "daemon/plan_log.h"
 #include "daemon/readiness.h"
@@ -62,13 +64,15 @@ class Daemon {
 
   // On an error nothing is left open. Once.
   absl::Status Start();
-  // Within 5 s, also under load. Again: nothing.
+  // Within 5 s, also under load, and before that as long as dispatched requests may take to end
+  // (dispatch_shutdown_grace_ms). Again: nothing.
   void Stop();
 
   std::string HttpAddress() const { return http_.Address(); }
   std::string GrpcAddress() const { return grpc_.Address(); }
   // Empty if it is not served.
   std::string IndexerAddress() const { return indexer_http_ ? indexer_http_->Address() : ""; }
+  std::string OpenAiAddress() const { return dispatch_.Address(); }
 
  private:
   absl::Status RegisterWorkers();
@@ -80,6 +84,7 @@ class Daemon {
   absl::Status WriteAddressesFile();
   Readiness CurrentReadiness();
   HttpFigures CurrentHttpFigures() const;
+  StatusDispatch CurrentDispatch() const;
   StatusReport CurrentStatus();
   void PublishReadiness();
   void LogStateChanges();
@@ -117,6 +122,8 @@ class Daemon {
   ZmqEventSource zmq_;
   SnapshotKeeper snapshots_;
   EventPlane event_plane_;
+  DispatchDoor dispatch_;
+  RouteTextApi route_text_;
   GrpcServer grpc_;
   SelectionApi selection_;
   HttpServer http_;

@@ -16,6 +16,7 @@
 #include "adapters/peer/peer_dumps.h"
 #include "adapters/snapshot/snapshot_keeper.h"
 #include "adapters/zmq/zmq_event_source.h"
+#include "daemon/dispatch_door.h"
 #include "daemon/event_plane.h"
 #include "kvrouter/config.h"
 #include "kvrouter/worker.h"
@@ -49,6 +50,8 @@ struct DaemonConfig {
   WorkersFileConfig workers_file;
   KubernetesConfig kubernetes;
   IntrospectionConfig introspection;
+
+  DispatchDoorConfig dispatch;
 
   // The indexer's API, served as `http` says otherwise; empty: not served.
   std::string indexer_listen;

@@ -12,6 +12,7 @@
 
 #include "adapters/discovery/api_client.h"
 #include "adapters/http/http_format.h"
+#include "daemon/dispatch_options.h"
 #include "daemon/option_builders.h"
 #include "kvrouter/decision_record.h"
 #include "kvrouter/limits.h"
@@ -104,7 +105,7 @@ void AddDoors(std::vector<Option>* table) {
       Words("addresses-file", "KVROUTER_ADDRESSES_FILE", FIELD(addresses_file), "a path, or empty",
             Anything,
             "File that gets the bound addresses once all doors are open, as lines http=HOST:PORT, "
-            "grpc=HOST:PORT and, if served, indexer=HOST:PORT; empty: none."));
+            "grpc=HOST:PORT and, if served, indexer=HOST:PORT and openai=HOST:PORT; empty: none."));
   table->push_back(Words("log-level", "KVROUTER_LOG_LEVEL", FIELD(log_level),
                          "trace, debug, info, warn, error or off", IsLogLevel,
                          "Least severe log lines that are written (stderr)."));
@@ -815,6 +816,7 @@ const std::vector<Option>& OptionTable() {
     AddSessions(rows);
     AddGate(rows);
     AddMigration(rows);
+    AddDispatchOptions(rows);
     AddDiscovery(rows);
     AddIntrospection(rows);
     AddKubernetes(rows);

@@ -372,10 +372,24 @@ absl::Status ResolveShadow(DaemonConfig* config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDispatch(const DaemonConfig& config) {
+  KVR_RETURN_IF_ERROR(Validate(config.dispatch));
+  const std::chrono::duration<double> sign = config.dispatch.dispatch.keep_alive_period;
+  const std::chrono::duration<double> expiry = config.router.scheduler.active_request_expiry;
+  if (config.dispatch.NeedsDispatcher() && sign >= expiry) {
+    return absl::InvalidArgumentError(
+        fmt::format("dispatch_keep_alive_secs ({}) must be below "
+                    "router_active_request_expiry_secs ({})",
+                    sign.count(), expiry.count()));
+  }
+  return absl::OkStatus();
+}
+
 // What concerns more than one setting, and whether the workers of the files can live together.
 absl::Status CheckTogether(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.router));
   KVR_RETURN_IF_ERROR(Validate(config.peers));
+  KVR_RETURN_IF_ERROR(CheckDispatch(config));
   KVR_RETURN_IF_ERROR(Validate(config.event_plane, config.metrics.dynamo_namespace));
   if (config.zmq.reconnect_min > config.zmq.reconnect_max) {
     return absl::InvalidArgumentError(

@@ -104,6 +104,7 @@ struct DeliveredOverlap {
   uint64_t prompt_tokens = 0;
   uint64_t predicted_tokens = 0;
   uint64_t delivered_tokens = 0;  // usage.prompt_tokens_details.cached_tokens
+  std::string_view model = {};    // of the partition
 };
 
 // Latencies and lengths by worker come to RequestObserver, like those of any other caller; this

@@ -356,7 +356,8 @@ void DispatchedRequest::NoteOverlap() {
        .plan = pulled ? Plan::kMigrate : Plan::kLocal,
        .prompt_tokens = usage.prompt_tokens.value_or(decision_->isl_tokens),
        .predicted_tokens = predicted,
-       .delivered_tokens = *usage.cached_tokens});
+       .delivered_tokens = *usage.cached_tokens,
+       .model = request_->partition().model_name});
 }
 
 void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {

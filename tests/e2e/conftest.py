@@ -65,9 +65,10 @@ class Metrics:
 
 
 class Daemon:
-    def __init__(self, process, http_address, grpc_address, log, indexer_address=None):
+    def __init__(self, process, http_address, grpc_address, log, indexer_address=None, openai_address=None):
         self.process = process
         self.indexer_address = indexer_address
+        self.openai_address = openai_address
         self.http_address = http_address
         self.grpc_address = grpc_address
         self.log = log
@@ -155,7 +156,7 @@ def start(tmp_path):
         wait_for('addresses file', lambda: addresses.exists() or process.poll() is not None)
         assert process.poll() is None, f'kvrouterd exited with {process.returncode}: {log.read_text()}'
         bound = dict(line.split('=', 1) for line in addresses.read_text().splitlines())
-        return Daemon(process, bound['http'], bound['grpc'], log, bound.get('indexer'))
+        return Daemon(process, bound['http'], bound['grpc'], log, bound.get('indexer'), bound.get('openai'))
 
     yield call
     for process in running:

@@ -1,10 +1,12 @@
 """The generated pages are what the daemon says of itself, and what it really shows."""
 import http.server
+import json
 import os
 import pathlib
 import re
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 import zmq
@@ -60,11 +62,22 @@ def plane():
 
 @pytest.fixture
 def engine_metrics():
-    """The address of an engine that says of its load what there is to say."""
+    """The address of an engine that says of its load and its cache what there is to say."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             body = b'vllm:num_requests_running 1\nvllm:num_requests_waiting 2\nvllm:kv_cache_usage_perc 0.5\n'
             self.send_response(200)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers['Content-Length']))
+            body = json.dumps({'choices': [{'index': 0, 'text': 'x', 'finish_reason': 'stop'}],
+                               'usage': {'prompt_tokens': 5, 'completion_tokens': 1, 'total_tokens': 6,
+                                         'prompt_tokens_details': {'cached_tokens': 4}}}).encode()
+            self.send_response(200)
+            self.send_header('Content-Type', 'application/json')
             self.send_header('Content-Length', str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -82,7 +95,7 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, e
     engine = new_engine()
     daemon = start('--indexer-listen', '127.0.0.1:0', '--event-plane', 'zmq', '--event-plane-publishers', plane.endpoint,
                    '--snapshot-path', str(tmp_path / 'snapshot'), '--snapshot-interval-secs', '1', '--router-queue-threshold', '1000',
-                   '--router-predicted-ttl-secs', '60', '--engine-poll-ms', '200')
+                   '--router-predicted-ttl-secs', '60', '--engine-poll-ms', '200', '--dispatch', '--dispatch-listen', '127.0.0.1:0')
     daemon.register(1, address=engine_metrics, events=live_events(engine.endpoint), total_kv_blocks=1000, max_num_batched_tokens=8192)
     plane.wait_for_subscriber()
     plane.publish(envelope({'worker_id': 1, 'dp_rank': 0, 'active_decode_blocks': 3, 'active_prefill_tokens': 2,
@@ -100,6 +113,10 @@ def test_scrape_and_catalogue_have_the_same_families(start, new_engine, plane, e
     daemon.route([1, 2, 3, 4, 5], 'r')
     daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r'))
     daemon.router.OutputBlock(router_pb2.OutputBlockRequest(request_id='r', output_tokens=10))
+    request = urllib.request.Request(f'http://{daemon.openai_address}/v1/completions', headers={'x-dynamo-worker-instance-id': '1'},
+                                     data=json.dumps({'model': 'default', 'prompt': [1, 2, 3, 4, 5]}).encode())
+    assert json.load(urllib.request.urlopen(request, timeout=20))['choices'][0]['text'] == 'x'
+    wait_for('what was delivered', lambda: daemon.metrics().all('kvrouter_overlap_calibration_error_count', worker_id='1'))
     scrape = daemon.metrics()
     rows = catalogue()
     assert scrape.families == {name: kind for name, (kind, _) in rows.items()}

@@ -87,6 +87,7 @@ class Page {
     Head();
     Verdict();
     Hits();
+    if (!report_.dispatch.address.empty()) Dispatched();
     for (const PartitionSnapshot& partition : report_.partitions) {
       if (!partition.loads.empty() || partition.bookings > 0) Partition(partition);
     }
@@ -141,6 +142,22 @@ class Page {
           Percent(hits.overlap_tokens, hits.isl_tokens));
     } else {
       Add("No request has been booked yet.");
+    }
+    Add("</p>\n");
+  }
+
+  void Dispatched() {
+    const StatusDispatch& dispatch = report_.dispatch;
+    Add("<h2>Dispatch</h2>\n<p>OpenAI door on {}: {} requests running, {} ended, {} of them "
+        "failed. ",
+        Escaped(dispatch.address), dispatch.running, dispatch.ended, dispatch.failed);
+    if (dispatch.prompt_tokens > 0) {
+      Add("Of the prompt tokens that engines reported on, {} were predicted to be cached there and "
+          "{} were.",
+          Percent(dispatch.predicted_tokens, dispatch.prompt_tokens),
+          Percent(dispatch.delivered_tokens, dispatch.prompt_tokens));
+    } else {
+      Add("No engine has said yet what it found cached.");
     }
     Add("</p>\n");
   }

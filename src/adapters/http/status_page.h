@@ -31,6 +31,17 @@ struct StatusHits {
   double best_overlap_tokens = 0;
 };
 
+// What was dispatched, since the start.
+struct StatusDispatch {
+  std::string address;  // of the OpenAI door; empty: there is none
+  uint64_t running = 0;
+  uint64_t ended = 0;
+  uint64_t failed = 0;       // of them: nothing worked, or over the total time
+  double prompt_tokens = 0;  // of requests whose engine told what it found cached of them
+  double predicted_tokens = 0;
+  double delivered_tokens = 0;
+};
+
 struct StatusReport {
   std::string version;
   std::chrono::seconds uptime{0};
@@ -39,6 +50,7 @@ struct StatusReport {
   std::vector<WorkerSpec> workers;
   std::vector<FeedReport> feeds;
   StatusHits hits;
+  StatusDispatch dispatch;
   std::vector<RecentDecision> recent;  // newest first
 };
 

@@ -26,16 +26,18 @@ void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
   out->Add(http.answers_without_room, {{"what", "answer"}});
   out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
   out->Show(Metric::kHttpStreamsPaused, http.streams_paused);
-  const auto show_routes = [&](Metric metric, const std::vector<HttpRouteFigure>& figures) {
-    out->Open(metric);
+  const auto add_routes = [&](const std::vector<HttpRouteFigure>& figures) {
     for (const HttpRouteFigure& figure : figures) {
       out->Add(
           figure.answers,
           {{"method", figure.method}, {"route", figure.route}, {"status", figure.status_class}});
     }
   };
-  show_routes(Metric::kHttpSelectionRequests, http.selection_answers);
-  show_routes(Metric::kHttpIndexerRequests, http.indexer_answers);
+  out->Open(Metric::kHttpSelectionRequests);
+  add_routes(http.selection_answers);
+  add_routes(http.route_text_answers);
+  out->Open(Metric::kHttpIndexerRequests);
+  add_routes(http.indexer_answers);
   out->Show(Metric::kSelectionsCached, http.selections_cached);
   out->Show(Metric::kSelectionsCachedBytes, http.selections_cached_bytes);
   out->Show(Metric::kSelectionsEvicted, http.selections_evicted);

@@ -38,6 +38,7 @@ struct HttpFigures {
   uint64_t streams_paused = 0;
   std::vector<HttpRouteFigure> selection_answers;
   std::vector<HttpRouteFigure> indexer_answers = {};  // none if that API is not served
+  std::vector<HttpRouteFigure> route_text_answers = {};
   // Of the selection API's cache of /select inputs.
   uint64_t selections_cached = 0;
   uint64_t selections_cached_bytes = 0;

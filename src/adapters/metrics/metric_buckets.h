@@ -40,6 +40,13 @@ inline constexpr std::array<double, 18> kFirstTokenSecondsBounds = {
 inline constexpr std::array<double, 13> kInterTokenSecondsBounds = {
     0, 0.0019, 0.0035, 0.0067, 0.013, 0.024, 0.045, 0.084, 0.16, 0.3, 0.56, 1.1, 2};
 
+// Ours: what an engine found in its cache beside what was predicted, as a share of the prompt.
+inline constexpr std::array<double, 17> kCalibrationBounds = {
+    -0.5,  -0.2,  -0.1, -0.05, -0.02, -0.01, -0.005, -0.001, 0,
+    0.001, 0.005, 0.01, 0.02,  0.05,  0.1,   0.2,    0.5};
+// 0.5 ms … 8 s.
+inline constexpr auto kTokenizeSecondsBounds = internal::Geometric<15>(0.0005, 2);
+
 }  // namespace kvrouter
 
 #endif  // KVROUTER_ADAPTERS_METRICS_METRIC_BUCKETS_H_

@@ -66,6 +66,7 @@ struct RouterMetrics::Impl {
   OverheadFigures overhead;
   RequestFigures requests;
   PlanFigures plans;
+  DispatchFigures dispatch;
 };
 
 RouterMetrics::RouterMetrics(MetricsConfig config) : impl_(std::make_unique<Impl>(config)) {}
@@ -98,7 +99,11 @@ void RouterMetrics::OnEnd(const ServedBy& /*by*/, uint64_t output_tokens) {
   impl_->requests.End(output_tokens);
 }
 
+DispatchObserver* RouterMetrics::Dispatch() { return &impl_->dispatch; }
+
 HitSums RouterMetrics::Hits() const { return impl_->decisions.Sums(); }
+
+DeliveredSums RouterMetrics::Delivered() const { return impl_->dispatch.Delivered(); }
 
 std::string RouterMetrics::Text() const {
   const Sources& from = impl_->sources;
@@ -136,6 +141,7 @@ std::string RouterMetrics::Text() const {
   ShowFeedStates(CurrentReports(from), &out);
   ShowDiscovery(from.discovery ? from.discovery() : DiscoveryFigures{}, &out);
   ShowWarmStart(from.warm_start ? from.warm_start() : WarmStartFigures{}, &out);
+  impl_->dispatch.Show(from.dispatch ? from.dispatch() : DispatchState{}, partitions, &out);
   ShowHttp(from.http ? from.http() : HttpFigures{}, &out);
   ShowProcess(from.ready && from.ready(), impl_->version, &out);
   return out.Text();

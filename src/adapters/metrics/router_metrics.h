@@ -8,6 +8,7 @@
 
 #include "adapters/metrics/decision_figures.h"
 #include "adapters/metrics/discovery_figures.h"
+#include "adapters/metrics/dispatch_figures.h"
 #include "adapters/metrics/http_figures.h"
 #include "adapters/metrics/record_figures.h"
 #include "adapters/metrics/warm_start_figures.h"
@@ -56,6 +57,7 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
     std::function<DiscoveryFigures()> discovery = {};
     std::function<WarmStartFigures()> warm_start = {};
     std::function<RecordFigures()> record = {};
+    std::function<DispatchState()> dispatch = {};
     std::function<HttpFigures()> http;
     std::function<bool()> ready;  // as /ready answers
   };
@@ -71,7 +73,12 @@ class RouterMetrics final : public DecisionSink, public PhaseObserver, public Re
   void OnOutputBlock(const ServedBy& by, std::chrono::nanoseconds average_inter_token) override;
   void OnEnd(const ServedBy& by, uint64_t output_tokens) override;
 
+  // What the dispatcher tells of its work is counted here; its lines for the log are not. Lives as
+  // long as the metrics.
+  DispatchObserver* Dispatch();
+
   HitSums Hits() const;
+  DeliveredSums Delivered() const;
 
   // Prometheus text exposition format 0.0.4.
   std::string Text() const;
