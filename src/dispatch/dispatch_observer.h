@@ -125,7 +125,9 @@ class DispatchObserver {
   virtual void OnLeaseLeft(const Target& producer) = 0;
   // Once per request, last.
   virtual void OnEnd(const DispatchEnd& end) = 0;
-  // One line for the log, without a line break. Those that begin with KVMIGRATE are the fork's.
+  // One line for the log, without a line break. The fork's markers of migrations come with what the
+  // router is reported (RequestObserver), but for a producer that failed in a way that speaks
+  // against no worker: that line comes here.
   enum class LogLevel : uint8_t { kDebug, kInfo, kWarning };
   virtual void OnLog(LogLevel level, const std::string& line) = 0;
 };

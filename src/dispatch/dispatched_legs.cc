@@ -128,7 +128,8 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
     leg.with_handshake = body != nullptr;
   }
   if (leg.with_handshake) {
-    if (!second) Log(LogLevel::kInfo, "KVMIGRATE: decoding on target", where);
+    // Now it is certain that its blocks will be asked for.
+    if (!second) Report(handshake->producer, LegOutcome::kSucceeded, handshake->took);
   } else {
     DropHandshake();
     if (strict_ && ask_ == Ask::kDecode) {
@@ -272,7 +273,7 @@ void DispatchedRequest::OnHandshake() {
               std::exchange(handshake_, std::nullopt));
     return;
   }
-  context_->routing->ReportLeg(id_, LegOutcome::kSucceeded, took);
+  Report(producer, LegOutcome::kSucceeded, took);
   Route(Ask::kDecode);
 }
 
@@ -284,15 +285,19 @@ void DispatchedRequest::OnProducerFailed(LegResult result, std::string_view deta
   AnswerPassing::HeldAnswer answer{{.status = status, .headers = std::move(leg_->headers)},
                                    std::move(leg_->body)};
   CloseLeg(result);
-  Log(LogLevel::kWarning,
-      kind == LegKind::kKvSource ? "KVMIGRATE: producer dispatch failed"
-                                 : "event=prefill_leg_failed",
-      where, fmt::format("result={} detail=\"{}\"", LegResultName(result), OneLine(detail, ' ')));
+  const std::string why = fmt::format("leg={} result={} detail=\"{}\"", LegKindName(kind),
+                                      LegResultName(result), OneLine(detail, ' '));
+  Log(LogLevel::kWarning, "event=leg_failed", where, why);
+  if (IsWorkersFault(result)) {
+    Report(where, LegOutcome::kFailed, took);
+  } else if (kind == LegKind::kKvSource) {
+    // Whoever counts these lines counts this one, too, which speaks against no worker.
+    Log(LogLevel::kInfo, "KVMIGRATE: producer dispatch failed", where, why);
+  }
   if (kind == LegKind::kPrefill) {
-    if (IsWorkersFault(result)) context_->routing->ReportLeg(id_, LegOutcome::kFailed, took);
     if (result == LegResult::kRefused && status == 429) {
       // The fleet is full; serving it elsewhere would only move the load.
-      FreeBooking(LegOutcome::kUnknown);
+      FreeBooking();
       answer_.Pass(std::move(answer));
       End({.outcome = DispatchOutcome::kEngineRefused, .status = status});
       return;
@@ -330,10 +335,13 @@ void DispatchedRequest::OnServed(LegResult result) {
     NoteOverlap();
   }
   const bool broke = answer_.is_stream() && answer_.error_inside();
+  Report(leg_->where,
+         broke                             ? LegOutcome::kFailed
+         : result == LegResult::kSucceeded ? LegOutcome::kSucceeded
+                                           : LegOutcome::kUnknown,
+         context_->clock->Now() - leg_->sent_at);
   CloseLeg(broke ? LegResult::kServerError : result);
-  FreeBooking(broke                             ? LegOutcome::kFailed
-              : result == LegResult::kSucceeded ? LegOutcome::kSucceeded
-                                                : LegOutcome::kUnknown);
+  FreeBooking();
   answer_.End();
   End({.outcome = broke                             ? DispatchOutcome::kFailed
                   : result == LegResult::kSucceeded ? DispatchOutcome::kSuccess
@@ -364,9 +372,10 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
   const LegTarget where = leg_->where;
   const bool with_handshake = leg_->with_handshake;
   const auto took = context_->clock->Now() - leg_->sent_at;
-  if (IsWorkersFault(result)) context_->routing->ReportLeg(id_, LegOutcome::kFailed, took);
+  if (IsWorkersFault(result)) Report(where, LegOutcome::kFailed, took);
   Log(LogLevel::kWarning, "event=leg_failed", where,
-      fmt::format("result={} detail=\"{}\"", LegResultName(result), OneLine(detail, ' ')));
+      fmt::format("leg={} result={} detail=\"{}\"", LegKindName(leg_->kind), LegResultName(result),
+                  OneLine(detail, ' ')));
   CloseLeg(result);
   std::string message =
       fmt::format("worker {} failed: {}: {}", static_cast<uint64_t>(where.target.worker),
@@ -374,7 +383,7 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
   if (answer_.begun()) {
     if (answer_.output_tokens() > 0)
       context_->routing->OutputTokens(id_, answer_.output_tokens(), std::nullopt);
-    FreeBooking(LegOutcome::kUnknown);
+    FreeBooking();
     answer_.Fail(StatusForClient(result), message, "engine_failed");
     End({.outcome = DispatchOutcome::kFailed, .status = StatusForClient(result)});
     return;
@@ -399,12 +408,12 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
   }
   if (with_handshake && result == LegResult::kServerError) last_resort_ = where.target.worker;
   excluded_.push_back({.worker = where.target.worker, .dp_rank = std::nullopt});
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   Route(Ask::kPlain);
 }
 
 void DispatchedRequest::GiveUp() {
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   const bool refused = failure_->result == LegResult::kRefused;
   int status = StatusForClient(failure_->result);
   if (failure_->answer) {
@@ -415,6 +424,12 @@ void DispatchedRequest::GiveUp() {
   }
   End({.outcome = refused ? DispatchOutcome::kEngineRefused : DispatchOutcome::kFailed,
        .status = status});
+}
+
+void DispatchedRequest::Report(const LegTarget& where, LegOutcome outcome,
+                               std::chrono::nanoseconds took) {
+  if (outcome == LegOutcome::kUnknown) return;
+  context_->routing->ReportLeg(id_, {.outcome = outcome, .target = where.target, .after = took});
 }
 
 void DispatchedRequest::CloseLeg(LegResult result) {

@@ -155,7 +155,7 @@ void DispatchedRequest::OnRefusal(Ask ask, const absl::Status& status) {
       return;
     }
     Fallback(DispatchFallback::kDecodeRefused);
-    FreeBooking(LegOutcome::kUnknown);
+    FreeBooking();
     Route(Ask::kPlain);
   } else if (reason == ErrorReason::kDuplicateRequest && !id_is_ours_) {
     // Clients choose their ids as they like; another live request has this one.
@@ -208,7 +208,7 @@ bool DispatchedRequest::MayPull(WorkerId producer, WorkerId consumer) {
 void DispatchedRequest::RefuseClient(const absl::Status& status) {
   const int code = HttpStatusOf(status);
   const ErrorReason reason = ErrorReasonOf(status);
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   if (reason == ErrorReason::kUnknownPartition) {
     answer_.Fail(404, TextOf(status), "model_not_found", "model");
   } else {
@@ -223,7 +223,7 @@ void DispatchedRequest::OnGone() { End({.outcome = DispatchOutcome::kClientGone}
 void DispatchedRequest::OnDeadline() {
   cancel_deadline_ = nullptr;
   StopLeg();
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   answer_.Fail(504,
                fmt::format("the request was not answered within {} ms",
                            std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -235,7 +235,7 @@ void DispatchedRequest::OnDeadline() {
 
 void DispatchedRequest::OnAbort() {
   StopLeg();
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   answer_.Fail(503, "the router is shutting down", "shutting_down");
   End({.outcome = DispatchOutcome::kShuttingDown, .status = 503});
 }
@@ -254,11 +254,11 @@ void DispatchedRequest::ArmKeepAlive() {
                                              }));
 }
 
-void DispatchedRequest::FreeBooking(LegOutcome outcome) {
+void DispatchedRequest::FreeBooking() {
   if (ticket_ != kNoTicket) {
     context_->routing->Abandon(id_, std::exchange(ticket_, kNoTicket));
   } else if (place_ == Place::kBooked) {
-    context_->routing->Free(id_, outcome);
+    context_->routing->Free(id_);
   }
   place_ = Place::kNowhere;
 }
@@ -268,15 +268,15 @@ void DispatchedRequest::End(const Ended& ended) {
   ++turn_;
   StopLeg();
   DropHandshake();
-  FreeBooking(LegOutcome::kUnknown);
+  FreeBooking();
   if (cancel_deadline_) cancel_deadline_();
   if (cancel_keep_alive_) cancel_keep_alive_();
-  context_->observer->OnEnd(Report(ended));
+  context_->observer->OnEnd(EndOf(ended));
   request_.reset();
   context_->live.Leave(number_, ended.outcome);
 }
 
-DispatchEnd DispatchedRequest::Report(const Ended& ended) const {
+DispatchEnd DispatchedRequest::EndOf(const Ended& ended) const {
   const OpenAiUsage usage = answer_.usage();
   DispatchEnd end{
       .path = path_,

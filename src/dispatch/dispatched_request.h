@@ -91,9 +91,9 @@ class DispatchedRequest final : public LiveCall,
   void OnAbort();
   void OnDrained();
   void ArmKeepAlive();
-  void FreeBooking(LegOutcome outcome);
+  void FreeBooking();
   void End(const Ended& ended);
-  DispatchEnd Report(const Ended& ended) const;
+  DispatchEnd EndOf(const Ended& ended) const;
 
   // ---- dispatched_legs.cc: legs and what comes of them ----
   bool IsOut(uint32_t leg) const { return leg_ && leg_->number == leg; }
@@ -112,6 +112,8 @@ class DispatchedRequest final : public LiveCall,
   void GiveUp();
   void NoteProgress();
   void NoteOverlap();
+  // To the router, which counts failures, and logs what becomes of migrations.
+  void Report(const LegTarget& where, LegOutcome outcome, std::chrono::nanoseconds took);
   void CloseLeg(LegResult result);
   void StopLeg();
   void DropHandshake();

@@ -41,6 +41,7 @@ struct HeldHandshake {
   LegTarget producer;
   // The producer had finished by then, so its lease runs from before.
   MonotonicTime since{};
+  std::chrono::nanoseconds took{};  // the producer's leg
 };
 
 // What the end of an exchange means; `status` 0: no head came.

@@ -64,6 +64,24 @@ class RecordingObserver final : public DispatchObserver {
   int leases_left = 0;
 };
 
+// What the router is reported of migrations, as the daemon logs it.
+class MigrationReports final : public RequestObserver {
+ public:
+  void OnFirstToken(const ServedBy&, std::chrono::nanoseconds) override {}
+  void OnOutputBlock(const ServedBy&, std::chrono::nanoseconds) override { ++output_blocks; }
+  void OnEnd(const ServedBy&, uint64_t tokens) override { output_tokens += tokens; }
+  void OnLeg(const EndedLeg& leg) override {
+    if (leg.kind == LegKind::kKvSource) ++(leg.succeeded ? handshakes : sources_failed);
+  }
+  void OnDecodingPulled(std::string_view, const ServedBy&) override { ++decoding_pulled; }
+
+  int handshakes = 0;
+  int sources_failed = 0;
+  int decoding_pulled = 0;
+  int output_blocks = 0;
+  uint64_t output_tokens = 0;
+};
+
 struct FleetOptions {
   RouterConfig router = {};
   ServiceConfig service = {};
@@ -78,7 +96,7 @@ struct DispatchFleet {
   explicit DispatchFleet(const Options& options)
       : router(options.router, nullptr),
         registry(&router),
-        service(options.service, &router, &clock),
+        service(options.service, &router, &clock, &reports),
         link(&clock),
         dispatcher(options.dispatch, {.routing = &service,
                                       .workers = &registry,
@@ -165,6 +183,7 @@ struct DispatchFleet {
   }
 
   ManualClock clock;
+  MigrationReports reports;
   Router router;
   WorkerRegistry registry;
   RoutingService service;

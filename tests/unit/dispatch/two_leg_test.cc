@@ -57,7 +57,7 @@ TEST(TwoLegTest, TheProducerGetsOneTokenAndTheConsumerItsHandshakeWhole) {
   fleet->ExpectNothingLeft();
 }
 
-TEST(TwoLegTest, AMigrationIsMarkedInTheLogAsTheForkDoes) {
+TEST(TwoLegTest, AMigrationIsReportedSoThatTheForksMarkersAreLogged) {
   const auto fleet = MigrationFleet();
   const auto client =
       fleet->Send(CompletionBody(Ids(kPromptTokens), true), {{"x-request-id", "r"}});
@@ -68,22 +68,41 @@ TEST(TwoLegTest, AMigrationIsMarkedInTheLogAsTheForkDoes) {
   EXPECT_EQ(legs[0].base_url, DispatchFleet::Url(1));
   EXPECT_EQ(IdOf(legs[0]), "r-kvmig");
   EXPECT_NE(legs[1].base_url, DispatchFleet::Url(1));
-  EXPECT_TRUE(fleet->observer.Logged("handshake obtained"));
-  EXPECT_TRUE(fleet->observer.Logged("KVMIGRATE: decoding on target"));
+  EXPECT_EQ(fleet->reports.handshakes, 1);
+  EXPECT_EQ(fleet->reports.decoding_pulled, 1);
+  EXPECT_EQ(fleet->reports.sources_failed, 0);
   EXPECT_FALSE(fleet->observer.Logged("producer dispatch failed"));
   EndLoad(fleet.get());
   fleet->ExpectNothingLeft();
 }
 
-TEST(TwoLegTest, AFailedSourceIsMarkedAndTheTargetComputes) {
+TEST(TwoLegTest, AFailedSourceIsMarkedOnceAndTheTargetComputes) {
+  for (const Fault fault : {Fault::k500, Fault::kMissingHandshake, Fault::k400, Fault::kRefuse}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    const auto fleet = MigrationFleet();
+    fleet->side.Break(EngineLegKind::kProduce, fault);
+    const auto client = fleet->Send(CompletionBody(Ids(kPromptTokens), true));
+    fleet->link.Run(seconds(5));
+    EXPECT_EQ(TextOf(client->body), kRight);
+    EXPECT_EQ(fleet->reports.sources_failed +
+                  (fleet->observer.Logged("KVMIGRATE: producer dispatch failed") ? 1 : 0),
+              1);
+    EXPECT_EQ(fleet->reports.handshakes, 0);
+    EXPECT_EQ(fleet->reports.decoding_pulled, 0);
+    EXPECT_EQ(fleet->observer.fallbacks[DispatchFallback::kSourceFailed], 1);
+    EndLoad(fleet.get());
+    fleet->ExpectNothingLeft();
+  }
+}
+
+TEST(TwoLegTest, AHandshakeThatCameTooLateIsNoMigration) {
   const auto fleet = MigrationFleet();
-  fleet->side.Break(EngineLegKind::kProduce, Fault::k500);
+  fleet->side.Break(EngineLegKind::kProduce, Fault::kLateHandshake);
   const auto client = fleet->Send(CompletionBody(Ids(kPromptTokens), true));
-  fleet->link.Run(seconds(5));
+  fleet->link.Run(seconds(20));
   EXPECT_EQ(TextOf(client->body), kRight);
-  EXPECT_TRUE(fleet->observer.Logged("producer dispatch failed"));
-  EXPECT_EQ(fleet->observer.fallbacks[DispatchFallback::kSourceFailed], 1);
-  EXPECT_EQ(fleet->service.Counters().legs_failed, 0u) << "the target has not failed";
+  EXPECT_EQ(fleet->reports.decoding_pulled, 0);
+  EXPECT_EQ(fleet->observer.fallbacks[DispatchFallback::kLeaseOver], 1);
   EndLoad(fleet.get());
   fleet->ExpectNothingLeft();
 }
