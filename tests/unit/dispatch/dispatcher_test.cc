@@ -282,6 +282,135 @@ TEST(DispatcherTest, WhoeverLeavesRouteTextGetsNoAnswerAndNothingStaysBooked) {
   fleet.ExpectNothingLeft();
 }
 
+// One worker, and a queue in front of it that lets one request of 40 tokens go at a time.
+FleetOptions Queueing() {
+  FleetOptions options;
+  options.router.scheduler.queue.busy.tokens = 30;
+  options.dispatch.total_timeout = seconds(20);
+  return options;
+}
+
+TEST(DispatcherTest, ARequestWaitsInTheRoutersQueueForItsTurn) {
+  DispatchFleet fleet(Queueing());
+  fleet.AddEngine(1).token_time = milliseconds(100);
+  const auto first = fleet.Send(CompletionBody(Ids(40), true));
+  const auto second = fleet.Send(CompletionBody(Ids(40, 100), true));
+  fleet.link.Run(milliseconds(50));
+  EXPECT_EQ(fleet.service.Counters().waiting, 1u);
+  EXPECT_EQ(fleet.link.calls().size(), 1u);
+  fleet.link.Run(seconds(5));
+  EXPECT_EQ(TextOf(first->body), Expected(Ids(40)));
+  EXPECT_EQ(TextOf(second->body), Expected(Ids(40, 100)));
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, WhoeverLeavesTheQueueIsForgotten) {
+  DispatchFleet fleet(Queueing());
+  fleet.AddEngine(1).token_time = milliseconds(100);
+  fleet.Send(CompletionBody(Ids(40), true));
+  const auto second = fleet.Send(CompletionBody(Ids(40, 100), true));
+  second->Leave();
+  EXPECT_EQ(fleet.service.Counters().waiting, 0u);
+  fleet.link.Run(seconds(5));
+  EXPECT_EQ(fleet.link.calls().size(), 1u);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, TheTotalTimeEndsAWaitInTheQueue) {
+  DispatchFleet fleet(Queueing());
+  fleet.AddEngine(1).Break(EngineLegKind::kServe, Fault::kStallBeforeHead);
+  const auto first = fleet.Send(CompletionBody(Ids(40), false));
+  const auto second = fleet.Send(CompletionBody(Ids(40, 100), true));
+  fleet.link.Run(seconds(21));
+  EXPECT_EQ(first->status, 504);
+  EXPECT_EQ(second->status, 504);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, ALargeAnswerThatDoesNotStreamIsPassedOnAsItComes) {
+  FleetOptions options;
+  options.dispatch.max_held_reply_bytes = 64;
+  for (const Fault fault : {Fault::kNone, Fault::kCutMidStream}) {
+    DispatchFleet fleet(options);
+    fleet.AddEngine(1).Break(EngineLegKind::kServe, fault);
+    fleet.AddEngine(2);
+    const auto client = fleet.SendAndRun(CompletionBody(Ids(40), false));
+    EXPECT_GT(client->writes, 0);
+    EXPECT_EQ(client->status, 200);
+    if (!client->cut) {
+      EXPECT_EQ(TextOf(client->body), Expected(Ids(40)));
+    }
+    EXPECT_EQ(client->misuses, 0);
+    fleet.ExpectNothingLeft();
+  }
+}
+
+TEST(DispatcherTest, ATenantsSaltReachesRouterAndEngineAlike) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  fleet.SendAndRun(CompletionBody(Ids(8), true), {{"x-tenant-id", "t"}});
+  EXPECT_TRUE(fleet.link.calls()[0].body->ends_with(R"(,"cache_salt":"t"})"));
+  fleet.SendAndRun(CompletionBody(Ids(8), true, R"(,"cache_salt":"own")"), {{"x-tenant-id", "t"}});
+  EXPECT_EQ(fleet.link.calls()[1].body->find("\"t\""), std::string::npos);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AnAdaptersNameLeadsToTheWorkersOfItsModel) {
+  DispatchFleet fleet;
+  WorkerSpec with = DispatchFleet::Spec(1);
+  with.lora_adapters = std::vector<std::string>{"tuned"};
+  WorkerSpec without = DispatchFleet::Spec(2);
+  without.lora_adapters = std::vector<std::string>{};
+  fleet.AddEngine(with);
+  fleet.AddEngine(without);
+  for (int i = 0; i < 4; ++i) {
+    const auto client =
+        fleet.SendAndRun(R"({"model":"tuned","prompt":[1,2,3]})", {{"x-route-explain", "1"}});
+    EXPECT_EQ(client->Header("x-kvrouter-worker"), "1/0");
+  }
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, SeveralModelsAreListedByTheRouterAndOneIsNamed) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  WorkerSpec other = DispatchFleet::Spec(2);
+  other.model_name = "other";
+  fleet.AddEngine(other);
+  const auto models = fleet.Send("", {}, "/v1/models", "GET");
+  const auto list = nlohmann::json::parse(models->body);
+  ASSERT_EQ(list["data"].size(), 2u);
+  EXPECT_EQ(list["data"][0]["id"], "m");
+  EXPECT_EQ(fleet.SendAndRun(R"({"prompt":[1]})")->status, 400) << "which of the two?";
+  EXPECT_EQ(fleet.SendAndRun(R"({"model":"other","prompt":[1]})")->status, 200);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AModelWhoseWorkersAllLeftIsUnavailableAndNotUnknown) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  ASSERT_TRUE(fleet.registry.Remove(WorkerId{1}).ok());
+  EXPECT_EQ(fleet.SendAndRun(CompletionBody(Ids(8), true))->status, 503);
+  EXPECT_EQ(fleet.SendAndRun(R"({"model":"never","prompt":[1]})")->status, 404);
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, ALongRequestShowsSignsOfLife) {
+  FleetOptions options;
+  options.router.scheduler.active_request_expiry = seconds(30);
+  options.dispatch.keep_alive_period = seconds(10);
+  DispatchFleet fleet(options);
+  fleet.AddEngine(1).token_time = seconds(50);
+  const auto client = fleet.Send(CompletionBody(Ids(8), true));
+  for (int i = 0; i < 80; ++i) {
+    fleet.link.Run(seconds(5));
+    fleet.service.Tick();
+  }
+  EXPECT_TRUE(client->ended);
+  EXPECT_EQ(fleet.service.Counters().bookings_expired, 0u);
+  fleet.ExpectNothingLeft();
+}
+
 TEST(DispatcherTest, StopEndsWhatRunsWithAnErrorAndTakesNoMore) {
   DispatchFleet fleet;
   fleet.AddEngine(1);
