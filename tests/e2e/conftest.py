@@ -145,8 +145,8 @@ def start(tmp_path):
         number = len(running)
         addresses = tmp_path / f'addresses-{number}'
         log = tmp_path / f'log-{number}'
-        command = [os.environ['KVROUTERD'], '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0', '--addresses-file',
-                   str(addresses), *arguments]
+        command = [os.environ['KVROUTERD'], '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0', '--dispatch-listen',
+                   '127.0.0.1:0', '--addresses-file', str(addresses), *arguments]
         if config is not None:
             path = tmp_path / f'config-{number}.yaml'
             path.write_text(config)

@@ -100,8 +100,8 @@ def test_image_starts_the_daemon_without_a_shell_as_nobody_in_particular(run):
         assert (security['runAsUser'], security['runAsGroup']) == (user, group)
     assert user > 0 and IMAGE.index(('USER', f'{user}:{group}')) > max(i for i, (word, _) in enumerate(IMAGE) if word == 'RUN')
     settings = run('--print-effective-config').stdout
-    ports = re.findall(r'^(?:http|grpc)_listen: 127\.0\.0\.1:(\d+)', settings, re.M)
-    assert all_of(IMAGE, 'EXPOSE') == [' '.join(ports)]
+    ports = re.findall(r'^(?:http|grpc|dispatch)_listen: 127\.0\.0\.1:(\d+)', settings, re.M)
+    assert all_of(IMAGE, 'EXPOSE') == [' '.join(sorted(ports))]
 
 
 def packages_of(paths):

@@ -107,9 +107,14 @@ def test_pod_opens_the_ports_that_the_daemon_listens_on(variant, effective):
     _, container = variant.router()
     ports = manifests.own_ports(container)
     assert (effective['http_listen'], effective['grpc_listen']) == (f'0.0.0.0:{ports["http"]}', f'0.0.0.0:{ports["grpc"]}')
-    assert ports == {'http': 8092, 'grpc': 8093}
+    expected = {'http': 8092, 'grpc': 8093}
+    if effective['dispatch']:
+        assert effective['dispatch_listen'] == f'0.0.0.0:{ports["openai"]}'
+        expected['openai'] = 8080
+    assert ports == expected
     services = [p for s in variant.of('Service') for p in s['spec']['ports'] if p['name'] in ports and p['port'] in ports.values()]
-    assert {p['name']: p.get('appProtocol') for p in services} == {'http': 'http', 'grpc': 'kubernetes.io/h2c'}
+    assert {p['name']: p.get('appProtocol') for p in services} == {
+        name: 'kubernetes.io/h2c' if name == 'grpc' else 'http' for name in expected}
 
 
 def test_listed_workers_are_the_engines_of_the_pod(run):
@@ -184,7 +189,8 @@ def test_router_runs_alone_and_unprivileged(variant, effective):
     assert all(a['automountServiceAccountToken'] is False for a in variant.of('ServiceAccount'))
     assert pod['enableServiceLinks'] is False
     assert not {'command', 'lifecycle'} & container.keys(), 'the image is used as it is, and has no shell to offer'
-    assert pod['terminationGracePeriodSeconds'] >= 10 > effective['shutdown_grace_ms'] / 1000 + 2.5
+    streams_s = effective['dispatch_shutdown_grace_ms'] / 1000 if effective['dispatch'] else 0
+    assert pod['terminationGracePeriodSeconds'] >= 10 + streams_s > effective['shutdown_grace_ms'] / 1000 + 2.5 + streams_s
     assert container['resources']['requests'].keys() == {'cpu', 'memory'} and 'memory' in container['resources']['limits']
 
 
