@@ -181,10 +181,10 @@ Daemon::~Daemon() { Stop(); }
 absl::Status Daemon::Start() {
   KVR_RETURN_IF_ERROR(decision_log_.Start());
   LoadSnapshot();  // before anybody can register a worker
+  KVR_RETURN_IF_ERROR(dispatch_.Start());  // before the doors that call it, too
   KVR_RETURN_IF_ERROR(http_.Start());
   if (indexer_http_) KVR_RETURN_IF_ERROR(indexer_http_->Start());
   KVR_RETURN_IF_ERROR(grpc_.Start());
-  KVR_RETURN_IF_ERROR(dispatch_.Start());
   KVR_RETURN_IF_ERROR(peers_.Start());
   KVR_RETURN_IF_ERROR(zmq_.Start());
   KVR_RETURN_IF_ERROR(event_plane_.Start());

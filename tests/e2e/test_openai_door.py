@@ -282,3 +282,33 @@ def test_a_stream_beyond_the_grace_ends_with_an_error_event(door):
     client.join(DEADLINE_S)
     assert b'"code":"shutting_down"' in streams[0][2]
     wait_for('the engine aborted it', lambda: aborted(addresses) == 1)
+
+
+@pytest.mark.skipif(os.environ.get('KVR_SANITIZE', '') != '', reason='sanitizers have memory of their own')
+def test_an_idle_stream_takes_little_memory(door):
+    """Streams that have begun and wait for their next token, 32 KiB each at most, engine side and bookings included."""
+    daemon, _ = door(engine=('--engines', '2', '--speedup', '0.05', '--inter-token-us', '2000000'))
+    host, port = daemon.openai_address.rsplit(':', 1)
+
+    def resident_kib():
+        return int(re.search(r'VmRSS:\s+(\d+)', pathlib.Path(f'/proc/{daemon.process.pid}/status').read_text()).group(1))
+
+    def begin(streams, count):
+        for number in range(count):
+            body = json.dumps({'model': MODEL, 'prompt': [len(streams) * 64 + n for n in range(64)], 'max_tokens': 1000, 'stream': True}).encode()
+            streams.append(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
+            streams[-1].sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+        for stream in streams[-count:]:
+            iter_until(stream, b'data: ')
+
+    streams = []
+    begin(streams, 50)  # what the first ones take is kept for all
+    before = resident_kib()
+    begin(streams, 300)
+    assert daemon.metrics().one('kvrouter_dispatch_live_requests') == 350
+    stream_kib = (resident_kib() - before) / 300
+    print(f'{stream_kib:.1f} KiB a stream')
+    assert stream_kib <= 32
+    for stream in streams:
+        stream.close()
+    wait_for('no load', lambda: no_load(daemon))
