@@ -287,7 +287,7 @@ def test_a_stream_beyond_the_grace_ends_with_an_error_event(door):
 @pytest.mark.skipif(os.environ.get('KVR_SANITIZE', '') != '', reason='sanitizers have memory of their own')
 def test_an_idle_stream_takes_little_memory(door):
     """Streams that have begun and wait for their next token, 32 KiB each at most, engine side and bookings included."""
-    daemon, _ = door(engine=('--engines', '2', '--speedup', '0.05', '--inter-token-us', '2000000'))
+    daemon, _ = door(engine=('--engines', '2', '--speedup', '0.05', '--inter-token-us', '2000000', '--prefill-rate', '1e9'))
     host, port = daemon.openai_address.rsplit(':', 1)
 
     def resident_kib():
