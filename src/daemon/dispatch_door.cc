@@ -53,7 +53,7 @@ class DispatchDoor::Log final : public DispatchObserver {
 
 absl::Status Validate(const DispatchDoorConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.dispatch));
-  const EngineTlsConfig& tls = config.engines.tls;
+  const auto& tls = config.engines.tls;
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return absl::InvalidArgumentError(
         "engine_tls_cert_path and engine_tls_key_path belong together: one of them is empty");
