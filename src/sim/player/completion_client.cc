@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cctype>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -91,6 +92,7 @@ class CompletionClient::Pool::Exchange : public std::enable_shared_from_this<Exc
         message_(http::verb::post, "/v1/completions", 11) {
     message_.set(http::field::host, pool_->to.host + ":" + pool_->to.port);
     message_.set(http::field::content_type, "application/json");
+    for (const auto& [name, value] : request_.headers) message_.set(name, value);
     if (!request_.dp_rank.empty()) message_.set("X-data-parallel-rank", request_.dp_rank);
     message_.body() = std::move(request_.body);
     message_.prepare_payload();
@@ -141,8 +143,22 @@ class CompletionClient::Pool::Exchange : public std::enable_shared_from_this<Exc
     http::async_read_header(*stream_, buffer_, *parser_,
                             [self = shared_from_this()](beast::error_code error, size_t) {
                               if (error) return self->RetryOrFail("read", error);
+                              self->TakeHead();
                               self->ReadBody();
                             });
+  }
+
+  void TakeHead() {
+    if (!request_.on_head || parser_->get().result() != http::status::ok) return;
+    Headers headers;
+    for (const auto& field : parser_->get()) {
+      std::string name(field.name_string().data(), field.name_string().size());
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      headers.emplace_back(std::move(name),
+                           std::string(field.value().data(), field.value().size()));
+    }
+    request_.on_head(headers);
   }
 
   void ReadBody() {

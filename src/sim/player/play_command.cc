@@ -32,6 +32,7 @@ struct PlayOptions {
   std::string router_grpc = "127.0.0.1:8093";
   std::string router_http = "127.0.0.1:8092";
   std::string json_file;
+  std::string label;
 };
 
 const std::map<std::string, PlayPolicy> kPolicies = {{"kv", PlayPolicy::kKv},
@@ -72,6 +73,11 @@ void DefineOptions(CLI::App& app, PlayOptions& options) {
       ->capture_default_str();
   app.add_option("--model", options.play.model_name,
                  "model name for router and engines; default: the router's default");
+  app.add_option(
+      "--door", options.play.door,
+      "http://HOST:PORT of kvrouterd's OpenAI door: requests go there, as a client's do, "
+      "instead of to the engines");
+  app.add_option("--label", options.label, "name of the row; default: the policy");
   app.add_option("--seed", options.play.seed, "of policy random")->capture_default_str();
   app.add_option("--json", options.json_file, "writes the row to this file as well");
 }
@@ -146,7 +152,8 @@ absl::Status Play(const PlayOptions& options) {
   const std::vector<std::string> addresses = DistinctAddresses(targets);
   KVR_ASSIGN_OR_RETURN(const CounterSums before, ScrapeCounters(options.router_http, addresses));
   Player player(options.play, trace, targets, options.router_grpc);
-  const std::string policy = PolicyLabel(options.play.policy);
+  const std::string policy =
+      options.label.empty() ? PolicyLabel(options.play.policy) : options.label;
   const PlayOutcome outcome = PlayUntilStopped(player, fmt::format("{} {}", trace.name, policy));
   if (outcome.stopped) return absl::CancelledError("stopped by a signal");
   KVR_ASSIGN_OR_RETURN(const CounterSums after, ScrapeCounters(options.router_http, addresses));
@@ -158,6 +165,11 @@ absl::Status Play(const PlayOptions& options) {
       "{}requests left {:.3f} s (p50), {:.3f} s (p99), {:.3f} s (max) late, in recorded seconds\n",
       FormatPolicyTable({row}), row.details["late_p50_model_s"], row.details["late_p99_model_s"],
       row.details["late_max_model_s"]);
+  if (!options.play.door.empty()) {
+    fmt::print("engines computed {:.3f} of every prompt token\n",
+               row.details["computed_per_prompt_token"]);
+  }
+  for (const auto& [plan, requests] : outcome.plans) fmt::print("{:>8}  {}\n", requests, plan);
   if (!options.json_file.empty()) KVR_RETURN_IF_ERROR(WriteRow(options.json_file, row));
   if (outcome.failed > 0) {
     return absl::InternalError(fmt::format("{} of {} requests had failures, the first: {}",
@@ -173,6 +185,10 @@ int RunPlayCommand(int argc, char** argv) {
   CLI::App app("Plays a trace against a running kvrouterd and its engines.", "kvrouter-sim play");
   DefineOptions(app, options);
   CLI11_PARSE(app, argc, argv);
+  if (!options.play.door.empty() && options.play.policy != PlayPolicy::kKv) {
+    fmt::print(stderr, "kvrouter-sim play: behind --door the router chooses, so --policy is kv\n");
+    return 1;
+  }
   // Before any thread: gRPC's inherit the mask, so only the waiter sees these signals.
   sigset_t stop_signals;
   sigemptyset(&stop_signals);

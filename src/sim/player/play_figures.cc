@@ -60,6 +60,16 @@ void AddEngineFigures(const CounterSums& before, const CounterSums& after,
   row->max_over_mean_prefill = Ratio(most_computed, mean_computed);
 }
 
+// Prompt tokens that engines computed for each one that clients sent.
+double ComputedShare(const CounterSums& before, const CounterSums& after,
+                     const PlayOutcome& outcome) {
+  double computed = 0;
+  for (size_t i = 0; i < after.engines.size(); ++i) {
+    computed += after.engines[i].computed_tokens - before.engines[i].computed_tokens;
+  }
+  return Ratio(computed, static_cast<double>(outcome.isl_tokens)).value_or(0);
+}
+
 }  // namespace
 
 absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
@@ -80,6 +90,8 @@ absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
     EngineSums one;
     KVR_RETURN_IF_ERROR(Read(engine, "vllm:prefix_cache_queries_total", &one.query_tokens));
     KVR_RETURN_IF_ERROR(Read(engine, "vllm:prefix_cache_hits_total", &one.hit_tokens));
+    one.computed_tokens =
+        client::SumOf(engine, "kvrouter_sim_computed_prefill_tokens_total").value_or(0);
     sums.engines.push_back(one);
   }
   return sums;
@@ -117,6 +129,7 @@ PolicyRow MakeRow(const CounterSums& before, const CounterSums& after, const Pla
                  {"completed", static_cast<double>(outcome.completed)},
                  {"failed", static_cast<double>(outcome.failed)},
                  {"speedup", speedup},
+                 {"computed_per_prompt_token", ComputedShare(before, after, outcome)},
                  {"wall_s", outcome.wall_s},
                  {"late_p50_model_s", Scaled(NearestRank(late, 0.5), speedup).value_or(0)},
                  {"late_p99_model_s", Scaled(NearestRank(late, 0.99), speedup).value_or(0)},

@@ -14,6 +14,7 @@ namespace kvrouter::sim {
 struct EngineSums {
   double query_tokens = 0;
   double hit_tokens = 0;
+  double computed_tokens = 0;  // of prompts; 0 if it does not say (only simulated ones do)
 };
 struct CounterSums {
   double overlap_tokens = 0;

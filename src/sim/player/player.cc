@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "sim/player/completion_client.h"
+#include "sim/player/door_explanation.h"
 #include "sim/player/prompt_body.h"
 #include "sim/player/route_client.h"
 
@@ -49,7 +50,8 @@ struct Player::Impl {
   asio::steady_timer arrival_timer{io};
   asio::steady_timer progress_timer{io};
   std::vector<std::unique_ptr<CompletionClient>> engines;  // by target
-  std::unique_ptr<RouteClient> router;
+  std::unique_ptr<RouteClient> router;                     // null: through the door
+  std::unique_ptr<CompletionClient> door;                  // null: by the router's advice
   std::mt19937_64 random;
 
   SteadyTime start;
@@ -82,6 +84,8 @@ struct Player::Impl {
   void ScheduleNext();
   void SendDue();
   void Send(Prepared request);
+  void SendToDoor(size_t row, std::string body);
+  void CountDecided(size_t row, uint64_t overlap_blocks);
   void Dispatch(size_t row, std::string body, const v1::RouteResponse& decision);
   void ReportPrefill(const std::shared_ptr<Flight>& flight);
   void ReportEnd(const std::shared_ptr<Flight>& flight);
@@ -102,6 +106,11 @@ Player::Impl::Impl(PlayConfig play, const Trace& played, std::vector<PlayTarget>
     engines.push_back(
         std::make_unique<CompletionClient>(&io, target.address, config.stall_timeout));
   }
+  if (!config.door.empty()) {
+    KVR_CHECK(config.policy == PlayPolicy::kKv, "a door chooses by itself");
+    door = std::make_unique<CompletionClient>(&io, config.door, config.stall_timeout);
+    return;
+  }
   router = std::make_unique<RouteClient>(&io, router_grpc, config.route_timeout);
 }
 
@@ -117,6 +126,12 @@ void Player::Impl::Prepare() {
   Prepared request;
   request.row = next_row;
   const std::vector<TokenId> tokens = PromptTokens(trace, next_row);
+  request.body = CompletionRequestBody(
+      tokens, std::max<uint64_t>(1, trace.rows[next_row].osl_tokens), config.model_name);
+  if (door != nullptr) {
+    prepared = std::move(request);
+    return;
+  }
   request.route.set_request_id(RequestId(next_row));
   request.route.set_model_name(config.model_name);
   request.route.mutable_token_ids()->mutable_ids()->Add(tokens.begin(), tokens.end());
@@ -126,8 +141,6 @@ void Player::Impl::Prepare() {
     pinned->set_worker_id(targets[request.target].worker_id);
     pinned->set_dp_rank(targets[request.target].dp_rank);
   }
-  request.body = CompletionRequestBody(
-      tokens, std::max<uint64_t>(1, trace.rows[next_row].osl_tokens), config.model_name);
   prepared = std::move(request);
 }
 
@@ -155,6 +168,7 @@ void Player::Impl::Send(Prepared request) {
   ++outcome.sent;
   ++in_flight;
   outcome.late_s.push_back(Seconds(std::chrono::steady_clock::now() - DueTime(request.row)));
+  if (door != nullptr) return SendToDoor(request.row, std::move(request.body));
   router->Route(std::move(request.route), [this, row = request.row, body = std::move(request.body)](
                                               absl::StatusOr<v1::RouteResponse> decision) mutable {
     if (outcome.stopped) return;
@@ -166,11 +180,44 @@ void Player::Impl::Send(Prepared request) {
   });
 }
 
-void Player::Impl::Dispatch(size_t row, std::string body, const v1::RouteResponse& decision) {
+void Player::Impl::CountDecided(size_t row, uint64_t overlap_blocks) {
   outcome.full_block_tokens +=
       trace.rows[row].isl_tokens / trace.block_size_tokens * trace.block_size_tokens;
-  outcome.overlap_blocks += decision.overlap_blocks();
+  outcome.overlap_blocks += overlap_blocks;
   outcome.isl_tokens += trace.rows[row].isl_tokens;
+}
+
+void Player::Impl::SendToDoor(size_t row, std::string body) {
+  CompletionClient::Request request;
+  request.body = std::move(body);
+  request.headers = {{"x-request-id", RequestId(row)}, {"x-route-explain", "1"}};
+  if (const std::string& session = trace.rows[row].session_id; !session.empty()) {
+    request.headers.emplace_back("x-session-id", session);
+  }
+  request.on_head = [this, row](const CompletionClient::Headers& headers) {
+    if (outcome.stopped) return;
+    const DoorExplanation why = ReadExplanation(headers);
+    CountDecided(row, why.overlap_tokens / trace.block_size_tokens);
+    ++outcome.plans[why.plan];
+  };
+  request.on_first_token = [this, row] {
+    if (outcome.stopped) return;
+    outcome.ttft_s.push_back(Seconds(std::chrono::steady_clock::now() - DueTime(row)));
+  };
+  request.on_done = [this](const absl::Status& status) {
+    if (outcome.stopped) return;
+    if (status.ok()) {
+      ++outcome.completed;
+    } else {
+      Fail(status.ToString());
+    }
+    EndOfRequest();
+  };
+  door->Post(std::move(request));
+}
+
+void Player::Impl::Dispatch(size_t row, std::string body, const v1::RouteResponse& decision) {
+  CountDecided(row, decision.overlap_blocks());
   auto flight = std::make_shared<Flight>(Flight{.row = row, .id = RequestId(row)});
   const auto target = std::find_if(targets.begin(), targets.end(), [&](const PlayTarget& known) {
     return known.worker_id == decision.target().worker_id() &&

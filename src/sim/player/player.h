@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,7 +35,11 @@ struct PlayConfig {
   size_t max_in_flight = 4096;  // an arrival beyond it waits, and counts as late
   std::string model_name;       // empty: the router's default, and none in bodies
   std::string run_id = "play";  // request ids are RUN_ID-ROW
-  uint64_t seed = 1;            // of kRandom
+  // "http://HOST:PORT" of a router's OpenAI door: requests go there as a client's do, and nothing
+  // else is told to the router. Empty: requests are routed over gRPC and posted to engines from
+  // here. With kKv only.
+  std::string door;
+  uint64_t seed = 1;  // of kRandom
   std::chrono::milliseconds route_timeout{30'000};
   std::chrono::milliseconds stall_timeout{120'000};  // of an engine's answer
 };
@@ -48,6 +53,8 @@ struct PlayOutcome {
   uint64_t full_block_tokens = 0;  // of decided prompts, without their partial tails
   uint64_t overlap_blocks = 0;     // as decisions said
   uint64_t isl_tokens = 0;
+  // Through a door: requests by plan and the rules that led to it, as the door explained them.
+  std::map<std::string, size_t> plans;
   std::vector<double> ttft_s;  // from the recorded arrival, not from when it was sent
   std::vector<double> late_s;  // from the recorded arrival to the call of the router
   double wall_s = 0;
@@ -67,7 +74,7 @@ struct PlayProgress {
 // Plays a trace against a live router and its engines, open loop: each request leaves at its
 // recorded time divided by the speed-up, however the earlier ones fare. A request is routed over
 // gRPC with its token ids, posted to the engine that was chosen, reported at its first token and
-// freed at its end.
+// freed at its end; or (`door`) just posted to the router.
 //
 // Thread safety: Run on one thread; Stop from any.
 class Player {

@@ -166,6 +166,23 @@ nlohmann::ordered_json AddressesJson(const WireFleet& fleet) {
   return addresses;
 }
 
+std::string RoleYaml(const FleetConfig& fleet, uint64_t engine) {
+  std::string yaml;
+  if (fleet.model_name != FleetConfig{}.model_name) {
+    yaml += fmt::format("    model_name: \"{}\"\n", fleet.model_name);
+  }
+  const KvTransferConfig kv = KvRoleOf(fleet, engine);
+  if (fleet.prefill_engines > 0) {
+    yaml += fmt::format("    role: {}\n", engine < fleet.prefill_engines ? "prefill" : "decode");
+  }
+  if (kv.producer || kv.consumer) {
+    yaml += fmt::format("    kv_role: {}\n", kv.producer && kv.consumer ? "both"
+                                             : kv.producer              ? "producer"
+                                                                        : "consumer");
+  }
+  return yaml;
+}
+
 std::string WorkersYaml(const EngineOptions& options, const WireFleet& fleet) {
   const EngineConfig& model = options.fleet.model;
   std::string yaml = "workers:\n";
@@ -174,6 +191,7 @@ std::string WorkersYaml(const EngineOptions& options, const WireFleet& fleet) {
     yaml += fmt::format("  - worker_id: {}\n", worker_id++);
     yaml += fmt::format("    address: \"{}\"\n", engine.http);
     yaml += fmt::format("    block_size: {}\n", model.block_size_tokens);
+    yaml += RoleYaml(options.fleet, worker_id - 1);
     if (model.capacity_blocks > 0)
       yaml += fmt::format("    total_kv_blocks: {}\n", model.capacity_blocks);
     yaml += fmt::format("    kv_events_endpoint: \"{}\"\n", engine.live);

@@ -27,6 +27,14 @@ uint16_t PortOf(const std::string& address) {
 
 }  // namespace
 
+KvTransferConfig KvRoleOf(const FleetConfig& fleet, uint64_t engine) {
+  KvTransferConfig kv = fleet.kv;
+  if (fleet.prefill_engines == 0) return kv;
+  kv.producer = engine < fleet.prefill_engines || fleet.kv.producer;
+  kv.consumer = engine >= fleet.prefill_engines;
+  return kv;
+}
+
 struct WireFleet::Impl {
   FleetConfig config;
   FleetLoop loop;
@@ -55,12 +63,8 @@ WireEngine::Config WireFleet::Impl::EngineConfigOf(uint32_t index) const {
                             .hash_seed = {},
                             .max_live_requests = config.max_live_requests,
                             .early_stream_head = config.early_stream_head,
-                            .kv = config.kv};
+                            .kv = KvRoleOf(config, index)};
   if (config.same_hash_seed) engine.hash_seed = config.hash_seed;
-  if (config.prefill_engines > 0) {
-    engine.kv.producer = index < config.prefill_engines || config.kv.producer;
-    engine.kv.consumer = index >= config.prefill_engines;
-  }
   engine.kv.lease = loop.clock().ToModel(config.kv.lease);
   engine.kv.host = config.side_channel_host.empty() ? config.http_host : config.side_channel_host;
   return engine;

@@ -44,6 +44,9 @@ struct FleetConfig {
   uint32_t max_live_requests = 4096;
 };
 
+// What engine `engine` of such a fleet is.
+KvTransferConfig KvRoleOf(const FleetConfig& fleet, uint64_t engine);
+
 struct EngineAddresses {
   std::string http;  // "http://127.0.0.1:8000"
   std::string live;  // "tcp://127.0.0.1:5557"

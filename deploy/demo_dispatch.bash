@@ -1,0 +1,86 @@
+# The parts of deploy/demo that show kvrouterd as the front of its fleet: --dispatch and --disagg. Sourced by it.
+
+start_door() { # [kvrouterd's options]: kvrouterd in front of the engines of $work/workers.yaml
+  rm -f "$work/daemon.addresses"
+  "$bin/kvrouterd" --config "$work/workers.yaml" --http-listen "$http_listen" --grpc-listen "$grpc_listen" --dispatch \
+    --dispatch-listen "$dispatch_listen" --addresses-file "$work/daemon.addresses" "$@" >"$work/kvrouterd.log" 2>&1 &
+  children+=($!)
+  wait_for kvrouterd $! test -f "$work/daemon.addresses"
+  router_http=$(sed -n 's/^http=//p' "$work/daemon.addresses")
+  router_grpc=$(sed -n 's/^grpc=//p' "$work/daemon.addresses")
+  door=$(sed -n 's/^openai=//p' "$work/daemon.addresses")
+  wait_for kvrouterd $! http_ok "$router_http" /ready
+}
+
+start_exchanging_engines() { # [kvrouter-sim's options]: engines that hand each other KV
+  rm -f "$work/engines.addresses"
+  "$bin/kvrouter-sim" engine --service batching --model demo --kv-role both --blocks $blocks \
+    --addresses-file "$work/engines.addresses" --workers-file "$work/workers.yaml" "$@" >"$work/engines.log" 2>&1 &
+  children+=($!)
+  wait_for engines $! test -f "$work/engines.addresses"
+}
+
+# Four engines behind the door, until somebody stops it.
+dispatch_demo() {
+  say "dispatch: four simulated engines, and kvrouterd as the OpenAI server in front of them"
+  start_exchanging_engines --engines 4 --block-size 16 --speedup 1
+  start_door
+  cat <<END
+kvrouterd answers at http://$door; the simulated model writes letters that depend on the prompt alone. Try, in another terminal:
+
+  curl -s http://$door/v1/models
+  curl -s http://$door/v1/completions -d '{"model": "demo", "prompt": "Once upon a time", "max_tokens": 24}'
+  curl -sN http://$door/v1/chat/completions -d '{"model": "demo", "stream": true, "max_tokens": 24, "messages": [{"role": "user", "content": "Hello"}]}'
+
+Where did it go, and why? The second time it goes to where the first left its blocks:
+
+  curl -si -H 'x-route-explain: 1' http://$door/v1/completions -d '{"model": "demo", "prompt": "$(printf 'tell me of the router %.0s' 1 2 3 4)", "max_tokens": 8}'
+
+What the router knows: http://$router_http/ (a page), http://$router_http/metrics, $bin/kvrouterctl --grpc $router_grpc loads
+END
+  if [ "$run_seconds" -gt 0 ]; then
+    run sleep "$run_seconds"
+  else
+    echo "Ctrl-C ends it."
+    run sleep infinity
+  fi
+  stop_children
+}
+
+disagg_run() { # NAME [kvrouterd's options]
+  local name=$1
+  shift
+  say "disagg: $name${*:+ ($*)}"
+  start_exchanging_engines --engines 6 --prefill-engines 2 --block-size $live_block_size --speedup "$speedup" \
+    --prefill-rate $prefill_rate --kv-transfer-us-per-block $transfer_us_per_block
+  # The lease of handshakes is short of the engines' own, 30 s.
+  start_door "$@"
+  run "$bin/kvrouter-sim" play "$traces/$live_trace.jsonl.gz" --block-size $live_block_size --speedup "$speedup" --model demo \
+    --max-requests "$max_requests" --router "$router_grpc" --router-http "$router_http" --door "http://$door" --label "$name" \
+    --json "$work/disagg-$name.json"
+  stop_children
+}
+
+# Two engines that only prefill and four that decode, on the same trace, with ever more of the fork's rules.
+disagg_demo() {
+  prefill_rate=20000
+  transfer_us_per_block=1000
+  local migration_floor_tokens=8192
+  [ "$max_requests" -gt 0 ] || max_requests=1500
+  say "disaggregation: $live_trace over 2 prefill and 4 decode engines, $prefill_rate prompt tokens a second each; a block of
+   $live_block_size tokens moves in $transfer_us_per_block us. What each run did with its requests, and why, is below its row.
+   Engines count a prompt once for each leg, so their hit rates compare only where plans do; what they computed always does."
+  disagg_run always_remote
+  disagg_run gate --min-remote-prefill-tokens 4096
+  disagg_run affinity --min-remote-prefill-tokens 4096 --router-session-affinity-ttl-secs 600 --local-continuations
+  disagg_run migration --min-remote-prefill-tokens 4096 --router-session-affinity-ttl-secs 600 --local-continuations \
+    --kv-migration migrate --kv-migration-min-tokens $migration_floor_tokens
+  say "disaggregation: one table"
+  "$bin/kvrouter-sim" table "$work"/disagg-{always_remote,gate,affinity,migration}.json ${json:+--json "$json"}
+  say "migration: from where on does it pay?"
+  start_exchanging_engines --engines 2 --block-size $live_block_size --speedup "$speedup" --prefill-rate $prefill_rate \
+    --kv-transfer-us-per-block $transfer_us_per_block
+  run /usr/bin/python3 deploy/break_even.py "$work/engines.addresses" --speedup "$speedup" --assumed $migration_floor_tokens \
+    --block-size $live_block_size
+  stop_children
+}
