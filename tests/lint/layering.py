@@ -37,8 +37,10 @@ MAY_INCLUDE = {
     'adapters/zmq': {'adapters/zmq', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/nats': {'adapters/nats', 'base', 'feed', 'service', 'kvrouter'},
     'adapters/grpc': {'adapters/grpc', 'base', 'dispatch', 'feed', 'service', 'kvrouter'},
-    'adapters/http': {'adapters/http', 'base', 'feed', 'service', 'kvrouter'},
-    'adapters/engine_http': {'adapters/engine_http', 'base', 'dispatch', 'kvrouter'},
+    # TLS sessions over sockets, for those who speak HTTP.
+    'adapters/tls': {'adapters/tls', 'base', 'kvrouter'},
+    'adapters/http': {'adapters/http', 'adapters/tls', 'base', 'feed', 'service', 'kvrouter'},
+    'adapters/engine_http': {'adapters/engine_http', 'adapters/tls', 'base', 'dispatch', 'kvrouter'},
     # A door on the HTTP server, which it shares with the selection API.
     'adapters/openai': {'adapters/openai', 'adapters/http', 'base', 'dispatch', 'service', 'kvrouter'},
     'adapters/discovery': {'adapters/discovery', 'base', 'feed', 'service', 'kvrouter'},

@@ -23,7 +23,7 @@ DelayedTask::DelayedTask(std::shared_ptr<EngineLane> l, std::function<void()> t)
 
 EngineLane::EngineLane(std::shared_ptr<const EngineLinkConfig> config,
                        std::shared_ptr<EngineLinkFigures> figures, NameResolver* names,
-                       EngineTls* tls)
+                       TlsClient* tls)
     : config_(std::move(config)),
       figures_(std::move(figures)),
       names_(names),

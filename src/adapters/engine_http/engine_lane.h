@@ -21,9 +21,9 @@
 #include "absl/status/statusor.h"
 #include "adapters/engine_http/engine_link_figures.h"
 #include "adapters/engine_http/engine_pool.h"
-#include "adapters/engine_http/engine_tls.h"
 #include "adapters/engine_http/http_engine_link.h"
 #include "adapters/engine_http/name_resolver.h"
+#include "adapters/tls/tls_client.h"
 #include "base/mutex.h"
 
 namespace kvrouter {
@@ -49,7 +49,7 @@ struct DelayedTask {
 class EngineLane : public std::enable_shared_from_this<EngineLane> {
  public:
   EngineLane(std::shared_ptr<const EngineLinkConfig> config,
-             std::shared_ptr<EngineLinkFigures> figures, NameResolver* names, EngineTls* tls);
+             std::shared_ptr<EngineLinkFigures> figures, NameResolver* names, TlsClient* tls);
   ~EngineLane();
 
   void Start(size_t number);
@@ -68,7 +68,7 @@ class EngineLane : public std::enable_shared_from_this<EngineLane> {
   const EngineLinkConfig& config() const { return *config_; }
   EngineLinkFigures& figures() { return *figures_; }
   NameResolver& names() { return *names_; }
-  EngineTls& tls() { return *tls_; }
+  TlsClient& tls() { return *tls_; }
   boost::asio::io_context& io() { return io_; }
 
   // ---- On its thread ----
@@ -88,7 +88,7 @@ class EngineLane : public std::enable_shared_from_this<EngineLane> {
   const std::shared_ptr<const EngineLinkConfig> config_;
   const std::shared_ptr<EngineLinkFigures> figures_;
   NameResolver* const names_;
-  EngineTls* const tls_;
+  TlsClient* const tls_;
 
   Mutex post_mu_;
   bool closed_ ABSL_GUARDED_BY(post_mu_) = false;

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "adapters/engine_http/engine_tls.h"
+#include "adapters/tls/tls_session.h"
 
 namespace kvrouter {
 

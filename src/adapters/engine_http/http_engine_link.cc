@@ -9,9 +9,9 @@
 
 #include "adapters/engine_http/engine_lane.h"
 #include "adapters/engine_http/engine_link_figures.h"
-#include "adapters/engine_http/engine_tls.h"
 #include "adapters/engine_http/http_engine_exchange.h"
 #include "adapters/engine_http/name_resolver.h"
+#include "adapters/tls/tls_client.h"
 #include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -70,7 +70,7 @@ struct HttpEngineLink::Impl {
   const std::shared_ptr<const EngineLinkConfig> config;
   const std::shared_ptr<EngineLinkFigures> figures = std::make_shared<EngineLinkFigures>();
   std::unique_ptr<NameResolver> names;
-  std::unique_ptr<EngineTls> tls;                  // from Start on
+  std::unique_ptr<TlsClient> tls;                  // from Start on
   std::vector<std::shared_ptr<EngineLane>> lanes;  // from Start on
   std::atomic<size_t> next_timer{0};
   Mutex mu;
@@ -107,7 +107,7 @@ HttpEngineLink::~HttpEngineLink() { Stop(); }
 absl::Status HttpEngineLink::Start() {
   KVR_CHECK(impl_->lanes.empty(), "the link was started twice");
   KVR_RETURN_IF_ERROR(CheckConfig(*impl_->config));
-  KVR_ASSIGN_OR_RETURN(impl_->tls, EngineTls::Create(impl_->config->tls));
+  KVR_ASSIGN_OR_RETURN(impl_->tls, TlsClient::Create(impl_->config->tls));
   for (uint32_t i = 0; i < impl_->config->threads; ++i) {
     impl_->lanes.push_back(std::make_shared<EngineLane>(impl_->config, impl_->figures,
                                                         impl_->names.get(), impl_->tls.get()));

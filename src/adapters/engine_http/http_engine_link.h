@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "adapters/tls/tls_config.h"
 #include "dispatch/engine_link.h"
 
 namespace kvrouter {
@@ -33,16 +34,6 @@ namespace kvrouter {
 // connection, and completions change nothing that a second one could not. No time-out is retried
 // here, and nothing on a new connection.
 
-// For https addresses.
-struct EngineTlsConfig {
-  std::string ca_file;  // whom to trust; empty: the system's certificate authorities
-  // Who we are, both or none.
-  std::string certificate_file;
-  std::string key_file;
-  // Neither the engine's certificate nor its name is looked at.
-  bool insecure = false;
-};
-
 struct EngineLinkConfig {
   uint32_t threads = 2;
   // Bounds of one address. Beyond connections calls wait, beyond waiting ones they end kOverloaded.
@@ -59,7 +50,7 @@ struct EngineLinkConfig {
   uint32_t max_interim_answers = 8;  // 1xx before an answer
   // How long what a name server said is believed.
   std::chrono::milliseconds name_ttl{10000};
-  EngineTlsConfig tls;
+  TlsClientConfig tls{};  // of https addresses
 };
 
 struct EngineLinkCounters {

@@ -33,8 +33,24 @@ size_t HttpConnection::BufferLimit(const HttpServerConfig& config) {
 
 void HttpConnection::Start() {
   ErrorCode ignored;
-  socket_.set_option(Tcp::no_delay(true), ignored);
+  stream_.socket().set_option(Tcp::no_delay(true), ignored);
+  if (server_->tls != nullptr) return ShakeHands();
   AwaitRequest();
+}
+
+void HttpConnection::ShakeHands() {
+  phase_ = Phase::kHandshaking;
+  if (server_->stopping.load() || evicted_) return Close();
+  auto session = server_->tls->NewSession(stream_.socket().native_handle());
+  if (session == nullptr) return Close();
+  stream_.UseTls(std::move(session));
+  ArmReadTimer(server_->config.read_timeout);
+  stream_.async_handshake([self = shared_from_this()](ErrorCode error) {
+    if (self->phase_ == Phase::kClosed) return;
+    if (!error) return self->AwaitRequest();
+    CountOne(&self->server_->tls_handshakes_failed);
+    self->Close();
+  });
 }
 
 // ---- Receiving ----
@@ -49,7 +65,7 @@ void HttpConnection::AwaitRequest() {
   if (reading_) return;  // since the last answer was awaited
   buffer_.clear();
   buffer_.shrink_to_fit();
-  socket_.async_wait(Tcp::socket::wait_read, [self = shared_from_this()](ErrorCode error) {
+  stream_.async_wait_readable([self = shared_from_this()](ErrorCode error) {
     if (self->phase_ != Phase::kIdle) return;
     if (error) return self->Close();
     self->ReadRequest();
@@ -59,7 +75,7 @@ void HttpConnection::AwaitRequest() {
 void HttpConnection::StartRead(size_t bytes) {
   if (reading_) return;
   reading_ = true;
-  socket_.async_read_some(
+  stream_.async_read_some(
       buffer_.prepare(bytes),
       [self = shared_from_this()](ErrorCode error, size_t read) { self->OnRead(error, read); });
 }
@@ -90,7 +106,7 @@ void HttpConnection::ReadRequest() {
   parser_->body_limit(server_->config.max_body_bytes);
   ArmReadTimer(server_->config.read_timeout);
   http::async_read_header(
-      socket_, buffer_, *parser_,
+      stream_, buffer_, *parser_,
       [self = shared_from_this()](ErrorCode error, size_t) { self->OnHeader(error); });
 }
 
@@ -107,7 +123,7 @@ void HttpConnection::OnHeader(ErrorCode error) {
                              beast::iequals(parser_->get()[http::field::expect], "100-continue");
   if (!waits_to_send) return ReadBody();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  asio::async_write(socket_, asio::buffer(kContinue),
+  asio::async_write(stream_, asio::buffer(kContinue),
                     [self = shared_from_this()](ErrorCode write_error, size_t) {
                       if (self->phase_ == Phase::kClosed) return;
                       if (write_error) return self->OnReadError(write_error);
@@ -133,7 +149,7 @@ void HttpConnection::ReadAnnouncedBody() {
   const size_t length_bytes = parser_->content_length().value_or(0);
   if (body_received_bytes_ == length_bytes) return OnRequest();
   body_.resize(std::min(length_bytes, body_received_bytes_ + kBodyStepBytes));
-  socket_.async_read_some(asio::buffer(body_) + body_received_bytes_,
+  stream_.async_read_some(asio::buffer(body_) + body_received_bytes_,
                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
                             if (self->phase_ == Phase::kClosed) return;
                             if (error) return self->OnReadError(error);
@@ -148,7 +164,7 @@ void HttpConnection::ReadChunks() {
     body_ = std::move(parser_->get().body());
     return OnRequest();
   }
-  http::async_read_some(socket_, buffer_, *parser_,
+  http::async_read_some(stream_, buffer_, *parser_,
                         [self = shared_from_this()](ErrorCode error, size_t) {
                           if (self->phase_ == Phase::kClosed) return;
                           if (error) return self->OnReadError(error);
@@ -213,7 +229,9 @@ void HttpConnection::ReturnBody() {
 // ---- The end ----
 
 void HttpConnection::Retire() {
-  if (phase_ == Phase::kIdle || phase_ == Phase::kDraining) Close();
+  if (phase_ == Phase::kHandshaking || phase_ == Phase::kIdle || phase_ == Phase::kDraining) {
+    Close();
+  }
 }
 
 void HttpConnection::Evict() {
@@ -227,7 +245,7 @@ void HttpConnection::Drain() {
   phase_ = Phase::kDraining;
   buffer_.clear();
   ErrorCode error;
-  socket_.shutdown(Tcp::socket::shutdown_send, error);
+  stream_.ShutdownSend(&error);
   if (error) return Close();
   ArmReadTimer(kDrainTimeout);
   StartRead(kReadBytes);
@@ -242,8 +260,7 @@ void HttpConnection::Close() {
   DisarmWriteTimer();
   server_->buffers.Return(std::exchange(body_room_bytes_, 0));
   server_->buffers.Return(std::exchange(answer_room_bytes_, 0));
-  ErrorCode ignored;
-  socket_.close(ignored);
+  stream_.Close();
   server_->connections.Remove(this);
 }
 
@@ -263,13 +280,13 @@ void HttpConnection::DisarmReadTimer() {
 }
 
 void HttpConnection::OnReadTimeout() {
+  if (phase_ == Phase::kHandshaking) CountOne(&server_->tls_handshakes_failed);
   if (phase_ == Phase::kIdle) CountOne(&server_->idle_timeouts);
   if (phase_ != Phase::kReading || read_timed_out_) return Close();
   CountOne(head_done_ ? &server_->body_timeouts : &server_->head_timeouts);
   read_timed_out_ = true;
   ArmReadTimer(kDrainTimeout);  // the cancellation may meet the reader between two reads
-  ErrorCode ignored;
-  socket_.cancel(ignored);  // the read ends with an error and OnReadError says why
+  stream_.Cancel();             // the read ends with an error and OnReadError says why
 }
 
 void HttpConnection::ArmWriteTimer() {

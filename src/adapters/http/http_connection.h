@@ -16,10 +16,13 @@
 #include "adapters/http/http_exchange.h"
 #include "adapters/http/http_format.h"
 #include "adapters/http/http_server_state.h"
+#include "adapters/http/http_stream.h"
 
 namespace kvrouter {
 
 // One client. Everything but the constructor runs on the socket's strand.
+//
+// With TLS a phase kHandshaking comes first.
 //
 //   kIdle ──first byte──> kReading ──request──> kAnswering ──sent──> kIdle
 //                            └── refused ──> kAnswering ──sent──> kDraining ──> closed
@@ -36,12 +39,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   HttpConnection(HttpServerState* server, Tcp::socket socket)
       : server_(server),
-        socket_(std::move(socket)),
+        stream_(std::move(socket)),
         buffer_(BufferLimit(server->config)),
-        read_timer_(socket_.get_executor()),
-        write_timer_(socket_.get_executor()) {}
+        read_timer_(stream_.get_executor()),
+        write_timer_(stream_.get_executor()) {}
 
-  auto executor() { return socket_.get_executor(); }
+  auto executor() { return stream_.get_executor(); }
 
   void Start();
 
@@ -55,8 +58,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
  private:
   using ErrorCode = boost::system::error_code;
-  enum class Phase : uint8_t { kIdle, kReading, kAnswering, kDraining, kClosed };
+  enum class Phase : uint8_t { kHandshaking, kIdle, kReading, kAnswering, kDraining, kClosed };
 
+  void ShakeHands();
   void AwaitRequest();
   void StartRead(size_t bytes);
   void OnRead(ErrorCode error, size_t bytes);
@@ -91,7 +95,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   static size_t BufferLimit(const HttpServerConfig& config);
 
   HttpServerState* const server_;
-  Tcp::socket socket_;
+  HttpStream stream_;
   Phase phase_ = Phase::kIdle;
 
   // Receiving.

@@ -107,7 +107,7 @@ void HttpConnection::TellQueued(size_t arrived_bytes) {
 void HttpConnection::Cut() {
   ErrorCode ignored;
   if (framing_ == BodyFraming::kUntilClose)
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+    stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
   Close();
 }
 
@@ -150,7 +150,7 @@ void HttpConnection::WriteMore() {
   }
   writing_ = true;
   if (!write_timer_armed_) ArmWriteTimer();
-  socket_.async_write_some(asio::buffer(in_flight_) + in_flight_sent_bytes_,
+  stream_.async_write_some(asio::buffer(in_flight_) + in_flight_sent_bytes_,
                            [self = shared_from_this()](ErrorCode error, size_t bytes) {
                              self->OnWritten(error, bytes);
                            });

@@ -15,6 +15,7 @@
 #include "adapters/http/http_connection.h"
 #include "adapters/http/http_server_state.h"
 #include "base/check.h"
+#include "base/status_macros.h"
 
 namespace kvrouter {
 
@@ -50,6 +51,9 @@ HttpServerCounters& HttpServerCounters::operator+=(const HttpServerCounters& oth
   answers_without_room += other.answers_without_room;
   streams_overflowed += other.streams_overflowed;
   streams_paused += other.streams_paused;
+  tls_handshakes_failed += other.tls_handshakes_failed;
+  tls_reloads += other.tls_reloads;
+  tls_reloads_failed += other.tls_reloads_failed;
   return *this;
 }
 
@@ -72,6 +76,9 @@ void HttpServer::RouteAsync(std::string method, std::string path, Handler handle
 }
 
 absl::Status HttpServer::Start() {
+  if (const TlsServerConfig& tls = impl_->state.config.tls; tls.Enabled()) {
+    KVR_ASSIGN_OR_RETURN(impl_->state.tls, TlsServer::Create(tls));
+  }
   if (absl::Status status = impl_->acceptor.Listen(); !status.ok()) return status;
   impl_->work.emplace(impl_->io.get_executor());
   impl_->acceptor.Accept();
@@ -123,7 +130,10 @@ HttpServerCounters HttpServer::Counters() const {
           .bodies_without_room = state.bodies_without_room.load(),
           .answers_without_room = state.answers_without_room.load(),
           .streams_overflowed = state.streams_overflowed.load(),
-          .streams_paused = state.streams_paused.load()};
+          .streams_paused = state.streams_paused.load(),
+          .tls_handshakes_failed = state.tls_handshakes_failed.load(),
+          .tls_reloads = state.tls == nullptr ? 0 : state.tls->Reloads(),
+          .tls_reloads_failed = state.tls == nullptr ? 0 : state.tls->FailedReloads()};
 }
 
 std::string_view HttpRequest::Header(std::string_view name) const {

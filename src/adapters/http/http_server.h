@@ -12,10 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "adapters/tls/tls_config.h"
 
 namespace kvrouter {
 
-// A small HTTP/1.1 server (Boost.Beast behind one translation unit) for the status and selection
+// A small HTTP/1.1 server, with TLS or without (Boost.Beast behind one translation unit) for the status and selection
 // doors and for the simulated engines. Handlers convert, call, answer; they run on the server's
 // threads.
 
@@ -93,6 +94,7 @@ struct HttpServerConfig {
   uint64_t pause_unsent_bytes = 64 * 1024;  // of a stream; from here on Write says false
   // The JSON body of the server's own refusals; null: {"error":"<message>"}.
   std::function<std::string(int status, std::string_view message)> error_body = {};
+  TlsServerConfig tls{};  // plain text unless it names a certificate
 };
 inline constexpr size_t kSmallAnswerBytes = 64 * 1024;
 inline constexpr size_t kWriteProgressBytes = 64 * 1024;
@@ -117,6 +119,9 @@ struct HttpServerCounters {
   uint64_t answers_without_room = 0;  // the same
   uint64_t streams_overflowed = 0;    // closed at max_unsent_bytes
   uint64_t streams_paused = 0;        // times a stream came to pause_unsent_bytes
+  uint64_t tls_handshakes_failed = 0;
+  uint64_t tls_reloads = 0;         // changed files of the certificate, taken
+  uint64_t tls_reloads_failed = 0;  // not taken: the old ones serve on
 
   HttpServerCounters& operator+=(const HttpServerCounters& other);
 };
@@ -142,7 +147,8 @@ class HttpServer {
   void Route(std::string method, std::string path, SimpleHandler handler);
   void RouteAsync(std::string method, std::string path, Handler handler);
 
-  // Binds exclusively (no SO_REUSEPORT). A taken port is an error that names the address. Once.
+  // Binds exclusively (no SO_REUSEPORT). A taken port is an error that names the address, and so is
+  // a file of TLS that cannot be used. Once.
   absl::Status Start();
   // Bound address, HOST:PORT.
   std::string Address() const;

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "adapters/http/http_connection_set.h"
 #include "adapters/http/http_routes.h"
 #include "adapters/http/http_server.h"
+#include "adapters/tls/tls_server.h"
 
 namespace kvrouter {
 
@@ -39,7 +41,8 @@ struct HttpServerState {
         buffers(config.max_buffered_bytes) {}
 
   const HttpServerConfig config;
-  HttpRoutes routes;  // fixed before Start
+  HttpRoutes routes;               // fixed before Start
+  std::unique_ptr<TlsServer> tls;  // from Start on; null: plain text
   HttpConnectionSet connections;
   ByteBudget buffers;
   std::atomic<bool> stopping{false};
@@ -53,6 +56,7 @@ struct HttpServerState {
   Counter malformed{0}, heads_too_large{0}, bodies_too_large{0};
   Counter bodies_without_room{0}, answers_without_room{0};
   Counter streams_overflowed{0}, streams_paused{0};
+  Counter tls_handshakes_failed{0};
 };
 
 inline void CountOne(HttpServerState::Counter* counter) {

@@ -39,6 +39,7 @@ class BlockingClient {
   BlockingClient& operator=(const BlockingClient&) = delete;
 
   bool Connected() const { return connected_; }
+  int fd() const { return fd_; }
   void Close() {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;

@@ -1,0 +1,29 @@
+#ifndef KVROUTER_ADAPTERS_TLS_TLS_CONFIG_H_
+#define KVROUTER_ADAPTERS_TLS_TLS_CONFIG_H_
+
+#include <string>
+
+namespace kvrouter {
+
+// Files are PEM.
+
+struct TlsClientConfig {
+  std::string ca_file;  // whom to trust; empty: the system's certificate authorities
+  // Who we are, both or none.
+  std::string certificate_file;
+  std::string key_file;
+  // Neither the server's certificate nor its name is looked at.
+  bool insecure = false;
+};
+
+struct TlsServerConfig {
+  std::string certificate_file;  // with its chain; empty: plain text
+  std::string key_file;
+  std::string client_ca_file;  // if set, clients must show a certificate that it signed
+
+  bool Enabled() const { return !certificate_file.empty(); }
+};
+
+}  // namespace kvrouter
+
+#endif  // KVROUTER_ADAPTERS_TLS_TLS_CONFIG_H_
