@@ -13,6 +13,7 @@ namespace kvrouter {
 // Appends numbers and texts to bytes. Thread-compatible.
 class ByteWriter {
  public:
+  void Reserve(size_t bytes) { bytes_.reserve(bytes); }
   void Byte(uint8_t value) { bytes_.push_back(static_cast<char>(value)); }
   // LEB128.
   void Number(uint64_t value) {

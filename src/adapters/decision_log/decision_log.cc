@@ -77,8 +77,12 @@ void DecisionLog::Record(const DecisionFacts& facts) {
     }
     figures_.queued_bytes += bytes.size();
     figures_.without_candidates += record.CanBeReplayed() ? 0 : 1;
+    const uint64_t half_bytes = config_.max_queue_bytes / 2;
+    const bool now_half_full =
+        figures_.queued_bytes > half_bytes && figures_.queued_bytes - bytes.size() <= half_bytes;
     queue_.push_back(std::move(bytes));
-    if (queue_.size() > 1) return;  // the writer has been woken
+    if (!writer_sleeps_ && !now_half_full) return;
+    writer_sleeps_ = false;
   }
   wake_.NotifyOne();
 }
@@ -100,8 +104,13 @@ void DecisionLog::Run() {
     records.clear();
     {
       MutexLock lock(mu_);
-      while (open_ && queue_.empty()) wake_.Wait(mu_);
+      while (open_ && queue_.empty()) {
+        writer_sleeps_ = true;
+        wake_.Wait(mu_);
+      }
+      writer_sleeps_ = false;
       if (queue_.empty()) return;
+      if (open_) wake_.WaitFor(mu_, kCollectTime);  // cut short: written a little early
       records.swap(queue_);
     }
     WriteAll(records);

@@ -164,8 +164,21 @@ CandidateInput ReadCandidate(uint64_t* last_worker, ByteReader* in) {
   return c;
 }
 
-std::string PayloadOf(const DecisionRecord& record) {
+// Of usual decisions, so that the bytes are not moved while they grow.
+size_t ExpectedBytes(const DecisionRecord& record) {
+  constexpr size_t kBesidesBytes = 64;
+  constexpr size_t kCandidateBytes = 16;
+  return kBesidesBytes + record.request_id.size() + record.model_name.size() +
+         record.routing_group.size() + kCandidateBytes * record.candidates.size() +
+         sizeof(uint64_t) * record.sequence_hashes.size();
+}
+
+// With a frame that is still to be filled.
+std::string Encoded(const DecisionRecord& record) {
   ByteWriter out;
+  out.Reserve(ExpectedBytes(record));
+  static_assert(kRecordFrameBytes == sizeof(uint64_t));
+  out.Word(0);
   out.Number(record.unix_ms);
   out.Number(record.config_generation);
   out.Text(record.request_id);
@@ -195,8 +208,10 @@ std::string PayloadOf(const DecisionRecord& record) {
 }  // namespace
 
 std::string EncodeRecord(const DecisionRecord& record) {
-  const std::string payload = PayloadOf(record);
-  return payload.size() > kMaxRecordBytes ? std::string() : FramedRecord(payload);
+  std::string out = Encoded(record);
+  if (out.size() > kMaxRecordBytes + kRecordFrameBytes) return {};
+  FillRecordFrame(&out);
+  return out;
 }
 
 absl::StatusOr<DecisionRecord> DecodeRecordPayload(std::string_view payload) {

@@ -34,14 +34,12 @@ void Append(const void* from, size_t bytes, std::string* out) {
 
 }  // namespace
 
-std::string FramedRecord(std::string_view payload) {
+void FillRecordFrame(std::string* record) {
+  static_assert(sizeof(Frame) == kRecordFrameBytes);
+  const std::string_view payload = std::string_view(*record).substr(kRecordFrameBytes);
   const Frame frame{.payload_bytes = static_cast<uint32_t>(payload.size()),
                     .checksum = ChecksumOf(payload)};
-  std::string out;
-  out.reserve(sizeof(frame) + payload.size());
-  Append(&frame, sizeof(frame), &out);
-  out += payload;
-  return out;
+  std::memcpy(record->data(), &frame, sizeof(frame));
 }
 
 std::string DecisionLogHeader() {

@@ -11,9 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -21,26 +19,11 @@
 
 #include "adapters/decision_log/decision_log.h"
 #include "base/check.h"
-#include "kvrouter/block_hash.h"
+#include "bench_router.h"
 #include "kvrouter/router.h"
 
 namespace kvrouter {
 namespace {
-
-constexpr uint32_t kBlockTokens = 16;
-constexpr size_t kPromptBlocks = 128;
-
-double ThreadCpuMicros() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-double Median(std::vector<double>* values) {
-  const auto middle = values->begin() + static_cast<ptrdiff_t>(values->size() / 2);
-  std::nth_element(values->begin(), middle, values->end());
-  return *middle;
-}
 
 // A log that the machine forgets.
 class LogOnDisk {
@@ -59,25 +42,17 @@ class LogOnDisk {
   DecisionLog log_;
 };
 
-// Workers that hold different lengths of one prompt.
 class Way {
  public:
   Way(uint64_t workers, bool with_shadow, DecisionRecorder* recorder)
       : router_(ConfigOf(with_shadow), nullptr, nullptr, recorder) {
-    std::vector<TokenId> tokens(kPromptBlocks * kBlockTokens);
-    std::iota(tokens.begin(), tokens.end(), 1);
-    AppendLocalBlockHashes(tokens, kBlockTokens, BlockSeed({}), &local_);
-    AppendSequenceHashes(local_, &sequence_);
-    for (uint64_t id = 1; id <= workers; ++id) AddWorker(id, kPromptBlocks * id / (2 * workers));
+    bench::AddHolders(prompt_, workers, /*ranks=*/1, &router_);
   }
 
   void Batch() {
-    constexpr int kRequests = 200;
-    const double start = ThreadCpuMicros();
-    for (int i = 0; i < kRequests; ++i) RouteAndFinish();
-    micros_.push_back((ThreadCpuMicros() - start) / kRequests);
+    batches_.Batch(200, [this] { RouteAndFinish(); });
   }
-  double MedianMicros() { return Median(&micros_); }
+  double MedianMicros() const { return batches_.MedianMicros(); }
 
  private:
   static RouterConfig ConfigOf(bool with_shadow) {
@@ -88,38 +63,18 @@ class Way {
     return config;
   }
 
-  void AddWorker(uint64_t id, size_t held_blocks) {
-    WorkerSpec spec;
-    spec.id = WorkerId{id};
-    spec.incarnation = Incarnation{1};
-    spec.address = fmt::format("http://10.0.0.{}:8000", id);
-    spec.block_size_tokens = kBlockTokens;
-    KVR_CHECK(router_.UpsertWorker(spec).ok(), "worker refused");
-    Stored stored;
-    for (size_t i = 0; i < held_blocks; ++i)
-      stored.blocks.push_back({.engine_hash = EngineHash{i + 1}, .local_hash = local_[i]});
-    KvEvent event;
-    event.target.worker = spec.id;
-    event.incarnation = spec.incarnation;
-    event.data = std::move(stored);
-    KVR_CHECK(router_.Apply(event).status == ApplyStatus::kOk, "blocks refused");
-  }
-
   void RouteAndFinish() {
     RouteRequest request;
     request.request_id = "request-of-usual-length-0123456789abcdef";
-    request.prompt = HashPrompt{.local_hashes = local_,
-                                .sequence_hashes = sequence_,
-                                .isl_tokens = kPromptBlocks * kBlockTokens};
+    request.prompt = prompt_.AsHashes();
     const auto submission = router_.Submit(request, {});
     KVR_CHECK(submission.ok(), "not routed");
     router_.Finish(std::get<RouteDecision>(*submission).booking, {});
   }
 
-  std::vector<LocalBlockHash> local_;
-  std::vector<SequenceHash> sequence_;
+  const bench::BenchPrompt prompt_{2048};
   Router router_;
-  std::vector<double> micros_;
+  bench::Batches batches_;
 };
 
 void BM_Recorded(benchmark::State& state) {

@@ -8,6 +8,9 @@
 // alike. Counters are medians over the batches, in CPU time of the thread: microseconds per request
 // and the ratios to `winner`. The rings are full before anything is measured: each decision also
 // pays for one that leaves.
+//
+// What a request costs on the Router alone, with many targets (BM_Targets), and with many threads
+// that call (BM_Callers).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -15,15 +18,14 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <memory>
-#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "kvrouter/block_hash.h"
+#include "bench_router.h"
 #include "kvrouter/router.h"
 #include "service/routing_service.h"
 #include "service/worker_registry.h"
@@ -31,7 +33,8 @@
 namespace kvrouter {
 namespace {
 
-constexpr uint32_t kBlockTokens = 16;
+using bench::Batches;
+using bench::BenchPrompt;
 
 enum class Form { kHashes, kTokens };
 
@@ -40,20 +43,20 @@ struct Fleet {
   Router router;
   WorkerRegistry registry{&router};
   RoutingService service;
-  std::vector<TokenId> tokens;
-  std::vector<LocalBlockHash> local;
-  std::vector<SequenceHash> sequence;
+  BenchPrompt prompt;
   uint64_t requests = 0;
 
   Fleet(int workers, size_t isl_tokens, bool explained)
       : router(RouterOf(explained), nullptr),
         service(ServiceOf(explained), &router, &SteadyClock()),
-        tokens(isl_tokens) {
-    std::iota(tokens.begin(), tokens.end(), 1);
-    AppendLocalBlockHashes(tokens, kBlockTokens, BlockSeed({}), &local);
-    AppendSequenceHashes(local, &sequence);
+        prompt(isl_tokens) {
     const auto count = static_cast<size_t>(workers);
-    for (size_t id = 1; id <= count; ++id) AddWorker(id, local.size() * id / (2 * count));
+    for (size_t id = 1; id <= count; ++id) {
+      const auto registered = registry.Register(bench::BenchWorker(id));
+      KVR_CHECK(registered.ok(), "worker refused");
+      bench::HoldPrompt(prompt, prompt.local.size() * id / (2 * count), {.worker = WorkerId{id}},
+                        registered->incarnation, &router);
+    }
   }
 
   static RouterConfig RouterOf(bool explained) {
@@ -67,32 +70,13 @@ struct Fleet {
     return config;
   }
 
-  void AddWorker(uint64_t id, size_t held_blocks) {
-    WorkerSpec spec;
-    spec.id = WorkerId{id};
-    spec.address = fmt::format("http://10.0.0.{}:8000", id);
-    spec.block_size_tokens = kBlockTokens;
-    const auto registered = registry.Register(spec);
-    KVR_CHECK(registered.ok(), "worker refused");
-    Stored stored;
-    for (size_t i = 0; i < held_blocks; ++i) {
-      stored.blocks.push_back({.engine_hash = EngineHash{i + 1}, .local_hash = local[i]});
-    }
-    KvEvent event;
-    event.target.worker = spec.id;
-    event.incarnation = registered->incarnation;
-    event.data = std::move(stored);
-    KVR_CHECK(router.Apply(event).status == ApplyStatus::kOk, "blocks refused");
-  }
-
   void RouteAndFree(Form form, bool read) {
     RouteRequest request;
     request.request_id = fmt::format("request-{}", ++requests);
     if (form == Form::kTokens) {
-      request.prompt = TokenPrompt{tokens};
+      request.prompt = TokenPrompt{prompt.tokens};
     } else {
-      request.prompt = HashPrompt{
-          .local_hashes = local, .sequence_hashes = sequence, .isl_tokens = tokens.size()};
+      request.prompt = prompt.AsHashes();
     }
     std::string id;
     const auto decision = service.Route(std::move(request), &id);
@@ -107,39 +91,24 @@ struct Fleet {
   }
 };
 
-double ThreadCpuMicros() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-double Median(std::vector<double>* values) {
-  const auto middle = values->begin() + static_cast<ptrdiff_t>(values->size() / 2);
-  std::nth_element(values->begin(), middle, values->end());
-  return *middle;
-}
-
 // One way of routing, and what its batches took.
 struct Way {
   Fleet fleet;
   Form form;
   bool read;
-  std::vector<double> micros_per_request;
+  Batches batches = {};
 
   void Batch() {
-    constexpr int kRequests = 200;
-    const double start = ThreadCpuMicros();
-    for (int i = 0; i < kRequests; ++i) fleet.RouteAndFree(form, read);
-    micros_per_request.push_back((ThreadCpuMicros() - start) / kRequests);
+    batches.Batch(200, [this] { fleet.RouteAndFree(form, read); });
   }
 };
 
 void BM_Explained(benchmark::State& state, Form form) {
   const auto isl_tokens = static_cast<size_t>(state.range(0));
   const auto workers = static_cast<int>(state.range(1));
-  Way winner{Fleet(workers, isl_tokens, false), form, false, {}};
-  Way kept{Fleet(workers, isl_tokens, true), form, false, {}};
-  Way read{Fleet(workers, isl_tokens, true), form, true, {}};
+  Way winner{Fleet(workers, isl_tokens, false), form, false};
+  Way kept{Fleet(workers, isl_tokens, true), form, false};
+  Way read{Fleet(workers, isl_tokens, true), form, true};
   const std::array<Way*, 3> ways = {&winner, &kept, &read};
   for (Way* way : ways) {
     for (uint32_t i = 0; i < 4500; ++i) way->fleet.RouteAndFree(form, way->read);
@@ -147,9 +116,9 @@ void BM_Explained(benchmark::State& state, Form form) {
   for (auto _ : state) {
     for (Way* way : ways) way->Batch();
   }
-  const double winner_us = Median(&winner.micros_per_request);
-  const double kept_us = Median(&kept.micros_per_request);
-  const double read_us = Median(&read.micros_per_request);
+  const double winner_us = winner.batches.MedianMicros();
+  const double kept_us = kept.batches.MedianMicros();
+  const double read_us = read.batches.MedianMicros();
   state.counters["winner_us"] = winner_us;
   state.counters["kept_us"] = kept_us;
   state.counters["read_us"] = read_us;
@@ -160,6 +129,85 @@ void BM_Explained(benchmark::State& state, Form form) {
 BENCHMARK_CAPTURE(BM_Explained, hashes, Form::kHashes)->ArgsProduct({{2048, 8192}, {8, 64, 512}});
 BENCHMARK_CAPTURE(BM_Explained, tokens, Form::kTokens)
     ->ArgsProduct({{2048, 8192, 14'000}, {8, 64, 512}});
+
+// ---- The Router alone ----
+
+// Sessions that come back, as a caller names them.
+constexpr uint64_t kSessions = 1000;
+
+RouterConfig WithQueueAndAffinity() {
+  RouterConfig config;
+  config.scheduler.queue.busy.tokens = 1'000'000'000;  // looked at, and nobody waits
+  config.sessions.affinity_ttl = std::chrono::hours(1);
+  config.sessions.prefix_tokens = 512;
+  config.sessions.soft = true;
+  return config;
+}
+
+void SubmitAndFinish(Router* router, const BenchPrompt& prompt, std::string session_id) {
+  RouteRequest request;
+  request.request_id = "request-of-usual-length-0123456789abcdef";
+  request.session_id = std::move(session_id);
+  request.prompt = prompt.AsHashes();
+  const auto submission = router->Submit(request, {});
+  KVR_CHECK(submission.ok(), "not routed");
+  router->Finish(std::get<RouteDecision>(*submission).booking, {});
+}
+
+// Decisions alone, with nothing on, and with a queue and sessions: a caller's, and derived ones.
+void BM_Targets(benchmark::State& state) {
+  constexpr uint32_t kRanks = 8;
+  const auto workers = static_cast<uint64_t>(state.range(0)) / kRanks;
+  const BenchPrompt prompt(2048);
+  Router plain(RouterConfig{}, nullptr);
+  Router full(WithQueueAndAffinity(), nullptr);
+  for (Router* router : {&plain, &full}) bench::AddHolders(prompt, workers, kRanks, router);
+  Batches plain_batches;
+  Batches named_batches;
+  Batches derived_batches;
+  uint64_t number = 0;
+  const int requests = state.range(0) > 1000 ? 20 : 200;
+  for (auto _ : state) {
+    plain_batches.Batch(requests, [&] { SubmitAndFinish(&plain, prompt, {}); });
+    named_batches.Batch(requests, [&] {
+      SubmitAndFinish(&full, prompt, fmt::format("session-{}", ++number % kSessions));
+    });
+    derived_batches.Batch(requests, [&] { SubmitAndFinish(&full, prompt, {}); });
+  }
+  state.counters["plain_us"] = plain_batches.MedianMicros();
+  state.counters["named_us"] = named_batches.MedianMicros();
+  state.counters["derived_us"] = derived_batches.MedianMicros();
+  state.counters["named_ratio"] = named_batches.MedianMicros() / plain_batches.MedianMicros();
+  state.counters["plain_ns_per_target"] =
+      1000 * plain_batches.MedianMicros() / static_cast<double>(workers * kRanks);
+}
+BENCHMARK(BM_Targets)->Arg(64)->Arg(1024)->Arg(10'000);
+
+// Threads that decide on one partition: all but the pick is outside its mutex.
+void BM_Callers(benchmark::State& state) {
+  static std::unique_ptr<Router> router;
+  const BenchPrompt prompt(2048);
+  if (state.thread_index() == 0) {
+    router = std::make_unique<Router>(WithQueueAndAffinity(), nullptr);
+    bench::AddHolders(prompt, /*workers=*/8, /*ranks=*/8, router.get());
+  }
+  uint64_t number = 0;
+  double cpu_micros = 0;
+  for (auto _ : state) {
+    const double start = bench::ThreadCpuMicros();
+    for (int i = 0; i < 100; ++i) {
+      SubmitAndFinish(router.get(), prompt,
+                      fmt::format("session-{}-{}", state.thread_index(), ++number % kSessions));
+    }
+    cpu_micros += bench::ThreadCpuMicros() - start;
+  }
+  const auto requests = static_cast<double>(state.iterations()) * 100;
+  state.counters["cpu_us"] =
+      benchmark::Counter(cpu_micros / requests, benchmark::Counter::kAvgThreads);
+  state.counters["requests_per_s"] = benchmark::Counter(requests, benchmark::Counter::kIsRate);
+  if (state.thread_index() == 0) router.reset();
+}
+BENCHMARK(BM_Callers)->Threads(1)->Threads(2)->Threads(4)->UseRealTime();
 
 }  // namespace
 }  // namespace kvrouter

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
@@ -58,6 +59,24 @@ TEST(DecisionLogTest, WritesWhatIsQueuedBeforeItStops) {
   EXPECT_EQ(figures.records, 3u);
   EXPECT_EQ(figures.bytes, BytesOf(folder.File()).size() - DecisionLogHeader().size());
   EXPECT_EQ(figures.queued_bytes, 0u);
+}
+
+// The writer is woken by some records and collects others: none waits for one that never comes.
+TEST(DecisionLogTest, WhateverTheirPaceAllRecordsAreWrittenWhileItRuns) {
+  const LogFolder folder;
+  DecisionLog log({.path = folder.File(), .max_queue_bytes = 4096});
+  ASSERT_TRUE(log.Start().ok());
+  uint64_t recorded = 0;
+  for (const uint64_t burst : {1, 1, 2, 40, 1, 30, 3}) {
+    for (uint64_t i = 0; i < burst; ++i) Decide(log, fmt::format("request-{}", recorded++));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (log.Read().records + Dropped(log, LogDrop::kQueueFull) < recorded) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "after " << recorded;
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(log.Read().queued_bytes, 0u);
+  }
+  EXPECT_GT(log.Read().records, 40u);
 }
 
 TEST(DecisionLogTest, WithoutAPathThereIsNone) {
