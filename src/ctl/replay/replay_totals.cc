@@ -27,6 +27,7 @@ void ReplayTotals::Add(const DecisionRecord& record) {
   const auto again = Redecide(record, change_, number);
   if (!again.ok()) return;
   ++replayed_;
+  if (!IsByCost(record.reason)) ++kept_[record.reason];
   recorded_overlap_blocks_ += again->recorded_overlap_blocks;
   new_overlap_blocks_ += again->overlap_blocks;
   recorded_cost_blocks_ += again->recorded_cost_blocks;
@@ -61,6 +62,18 @@ double ReplayTotals::MaxOverMean(double Prefill::*tokens) const {
   return sum > 0 ? most * static_cast<double>(prefill_.size()) / sum : 0;
 }
 
+// E.g. "7 (pinned 1, session 6): as recorded, whatever the settings".
+std::string ReplayTotals::KeptText() const {
+  uint64_t sum = 0;
+  std::string reasons;
+  for (const auto& [reason, decisions] : kept_) {
+    sum += decisions;
+    reasons +=
+        fmt::format("{}{} {}", reasons.empty() ? "" : ", ", DecisionReasonName(reason), decisions);
+  }
+  return fmt::format("{} ({}): as recorded, whatever the settings", sum, reasons);
+}
+
 std::string ReplayTotals::Text() const {
   std::string out;
   if (!first_moved_.empty()) {
@@ -82,6 +95,7 @@ std::string ReplayTotals::Text() const {
     out += fmt::format("cannot be replayed {} (not all candidates were recorded)\n",
                        records_ - replayed_);
   out += fmt::format("would move        {} ({} %)\n", moved_, Number(share, 2));
+  if (!kept_.empty()) out += fmt::format("not by cost       {}\n", KeptText());
   const auto line = [&out](const char* what, double recorded, double now, const char* unit) {
     out += fmt::format("{:<17} recorded {}, now {}{} ({}{})\n", what, Number(recorded), Number(now),
                        unit, now >= recorded ? "+" : "", Number(now - recorded));
@@ -105,10 +119,14 @@ std::string ReplayTotals::Json() const {
                      {"recorded_cost_blocks", m.from_cost_blocks},
                      {"cost_blocks", m.to_cost_blocks}});
   }
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [reason, decisions] : kept_)
+    kept[std::string(DecisionReasonName(reason))] = decisions;
   const nlohmann::json out = {
       {"decisions", records_},
       {"replayed", replayed_},
       {"moved", moved_},
+      {"not_by_cost", std::move(kept)},
       {"recorded_overlap_blocks", recorded_overlap_blocks_},
       {"overlap_blocks", new_overlap_blocks_},
       {"recorded_cost_blocks", recorded_cost_blocks_},

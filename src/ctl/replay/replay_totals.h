@@ -12,7 +12,8 @@ namespace kvrouter::ctl {
 
 // What a replay says of many decisions together. Each decision is made again from the loads and
 // caches it was recorded with: the totals tell what the changed settings would do at each moment of
-// that run, not where the fleet would have gone with them.
+// that run, not where the fleet would have gone with them. What a pin, a session's binding or its
+// rendezvous decided stays as it was, and is counted apart.
 //
 // Thread-compatible. Memory: the targets, and the decisions that are shown.
 class ReplayTotals {
@@ -41,6 +42,7 @@ class ReplayTotals {
     double recorded_tokens = 0;
     double new_tokens = 0;
   };
+  std::string KeptText() const;
   // The most loaded target's tokens over the mean; 0 if there are none.
   double MaxOverMean(double Prefill::*tokens) const;
 
@@ -49,6 +51,8 @@ class ReplayTotals {
   uint64_t records_ = 0;
   uint64_t replayed_ = 0;
   uint64_t moved_ = 0;
+  // Replayed, but no cost decided them, so no setting moves them: by reason.
+  std::map<DecisionReason, uint64_t> kept_;
   double recorded_overlap_blocks_ = 0, new_overlap_blocks_ = 0;
   double recorded_cost_blocks_ = 0, new_cost_blocks_ = 0;
   std::map<Target, Prefill> prefill_;  // of all candidates

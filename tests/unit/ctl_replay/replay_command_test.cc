@@ -90,6 +90,26 @@ TEST(ReplayCommandTest, SaysWhatChangedSettingsWouldMoveAndWhatThatIsWorth) {
   EXPECT_THAT(outcome.output, HasSubstr("recorded 20, now 0 blocks (-20)"));
 }
 
+TEST(ReplayCommandTest, WhatNoCostDecidedIsCountedByItsReason) {
+  const LogFolder folder;
+  std::string log = DecisionLogHeader() + EncodeRecord(ADecision("by cost"));
+  for (const DecisionReason reason :
+       {DecisionReason::kSession, DecisionReason::kSession, DecisionReason::kPinned}) {
+    DecisionRecord record = ADecision("pinned");
+    record.reason = reason;
+    log += EncodeRecord(record);
+  }
+  WriteBytes(folder.File(), log);
+  ReplayOptions options{
+      .path = folder.File(), .set = {"router-kv-overlap-score-credit=0"}, .json = true};
+  const auto json = nlohmann::json::parse(Replayed(options).output);
+  EXPECT_EQ(json["moved"], 1);
+  EXPECT_EQ(json["not_by_cost"], nlohmann::json({{"session", 2}, {"pinned", 1}}));
+  options.json = false;
+  EXPECT_THAT(Replayed(options).output,
+              HasSubstr("not by cost       3 (pinned 1, session 2): as recorded"));
+}
+
 TEST(ReplayCommandTest, WhatBreaksOffIsNotedAndWhatIsDamagedFails) {
   const LogFolder folder;
   const std::string record = EncodeRecord(ADecision("a"));
