@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -174,6 +175,37 @@ void ReadList(const Settings& settings, const char* name, std::vector<std::strin
   }
 }
 
+// Where the pod is, and whom its blocks may reach. A label that a transfer domain needs is here, so
+// that the pod is refused by name and not with the whole set.
+absl::Status ReadTopology(const Settings& settings, WorkerTopology* out) {
+  std::vector<std::string> pairs;
+  ReadList(settings, "topology-domains", &pairs);
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == pair.size())
+      return Bad("topology-domains", pair, "domain=label pairs, separated by commas");
+    out->topology_domains[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  ReadText(settings, "kv-transfer-domain", &out->kv_transfer_domain);
+  ReadText(settings, "kv-transfer-enforcement", &out->kv_transfer_enforcement);
+  if (const std::string* text = settings.Find("kv-transfer-preferred-weight")) {
+    double weight = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), weight);
+    if (error != std::errc() || end != text->data() + text->size() || !std::isfinite(weight))
+      return Bad("kv-transfer-preferred-weight", *text, "a finite number");
+    out->kv_transfer_preferred_weight = weight;
+  }
+  if (out->kv_transfer_domain.empty()) return absl::OkStatus();
+  if (!out->topology_domains.contains(out->kv_transfer_domain))
+    return Bad("kv-transfer-domain", out->kv_transfer_domain, "one of topology-domains");
+  if (out->kv_transfer_enforcement == "required") return absl::OkStatus();
+  if (out->kv_transfer_enforcement != "preferred")
+    return Bad("kv-transfer-enforcement", out->kv_transfer_enforcement, "required or preferred");
+  if (!out->kv_transfer_preferred_weight)
+    return Bad("kv-transfer-enforcement", "preferred", "kv-transfer-preferred-weight besides");
+  return absl::OkStatus();
+}
+
 absl::Status AddEndpoints(std::string_view host, uint32_t base_port,
                           std::string EventEndpoints::*field, WorkerSpec* spec) {
   if (base_port == 0) return absl::OkStatus();
@@ -206,6 +238,7 @@ absl::StatusOr<WorkerSpec> ReadSpec(const std::string& pod_name, const std::stri
   }
   KVR_RETURN_IF_ERROR(ReadRole(settings, &spec.role));
   ReadList(settings, "taints", &spec.taints);
+  KVR_RETURN_IF_ERROR(ReadTopology(settings, &spec.topology));
   if (settings.Find("lora-adapters") != nullptr) {
     ReadList(settings, "lora-adapters", &spec.lora_adapters.emplace());
   }

@@ -79,6 +79,38 @@ TEST(PodTest, AnnotationsSayEverything) {
   EXPECT_EQ(pod.spec->image_token_id, TokenId{151655});
 }
 
+TEST(PodTest, AnnotationsSayWhereItIsAndWhomItsBlocksMayReach) {
+  nlohmann::json object = WithAnnotation(APod("vllm-0"), "topology-domains", "zone=eu-1,rack=r=7,");
+  object = WithAnnotation(object, "taints", "gold,fast");
+  object = WithAnnotation(object, "kv-transfer-domain", "rack");
+  object = WithAnnotation(object, "kv-transfer-enforcement", "preferred");
+  object = WithAnnotation(object, "kv-transfer-preferred-weight", "0.5");
+  const Pod pod = Read(object);
+  ASSERT_TRUE(pod.spec.ok()) << pod.spec.status();
+  EXPECT_EQ(pod.spec->taints, (std::vector<std::string>{"gold", "fast"}));
+  EXPECT_EQ(pod.spec->topology,
+            (WorkerTopology{.topology_domains = {{"zone", "eu-1"}, {"rack", "r=7"}},
+                            .kv_transfer_domain = "rack",
+                            .kv_transfer_enforcement = "preferred",
+                            .kv_transfer_preferred_weight = 0.5}));
+}
+
+TEST(PodTest, ATransferDomainNeedsALabelAndAnEnforcement) {
+  const auto with = [](std::initializer_list<std::pair<const char*, const char*>> annotations) {
+    nlohmann::json object = WithAnnotation(APod("vllm-0"), "kv-transfer-domain", "rack");
+    for (const auto& [name, value] : annotations) object = WithAnnotation(object, name, value);
+    return Read(object);
+  };
+  EXPECT_THAT(ErrorOf(with({})), HasSubstr("one of topology-domains"));
+  EXPECT_THAT(ErrorOf(with({{"topology-domains", "rack=r7"}})),
+              HasSubstr("kvrouter.io/kv-transfer-enforcement"));
+  EXPECT_THAT(
+      ErrorOf(with({{"topology-domains", "rack=r7"}, {"kv-transfer-enforcement", "preferred"}})),
+      HasSubstr("kv-transfer-preferred-weight besides"));
+  EXPECT_TRUE(
+      with({{"topology-domains", "rack=r7"}, {"kv-transfer-enforcement", "required"}}).spec.ok());
+}
+
 TEST(PodTest, LabelServesWhereThereIsNoAnnotation) {
   nlohmann::json object = APod("vllm-0");
   object["metadata"]["labels"]["kvrouter.io/block-size"] = "64";
@@ -112,14 +144,24 @@ TEST(PodTest, Ipv6AddressStandsInBrackets) {
 }
 
 TEST(PodTest, WrongAnnotationsAreNamed) {
-  const std::pair<const char*, const char*> wrong[] = {
-      {"block-size", "16k"}, {"block-size", "0"},
-      {"worker-id", "-1"},   {"dp-size", "0"},
-      {"dp-size", "100000"}, {"dp-start-rank", "4294967295"},
-      {"role", "router"},    {"port", "0"},
-      {"port", "none"},      {"events-port", "nowhere"},
-      {"scheme", "ftp"},     {"model", ""},
-      {"is-eagle", "yes"},   {"image-token-id", "4294967296"}};
+  const std::pair<const char*, const char*> wrong[] = {{"block-size", "16k"},
+                                                       {"block-size", "0"},
+                                                       {"worker-id", "-1"},
+                                                       {"dp-size", "0"},
+                                                       {"dp-size", "100000"},
+                                                       {"dp-start-rank", "4294967295"},
+                                                       {"role", "router"},
+                                                       {"port", "0"},
+                                                       {"port", "none"},
+                                                       {"events-port", "nowhere"},
+                                                       {"scheme", "ftp"},
+                                                       {"model", ""},
+                                                       {"is-eagle", "yes"},
+                                                       {"image-token-id", "4294967296"},
+                                                       {"topology-domains", "rack"},
+                                                       {"topology-domains", "=r7"},
+                                                       {"topology-domains", "rack="},
+                                                       {"kv-transfer-preferred-weight", "nan"}};
   for (const auto& [name, value] : wrong) {
     const Pod pod = Read(WithAnnotation(APod("vllm-0"), name, value));
     EXPECT_FALSE(pod.spec.ok()) << name << "=" << value;
