@@ -11,6 +11,7 @@ std::span<const SelectionApi::RouteEntry> SelectionApi::Routes() {
       {"POST", "/reservations", &SelectionApi::PostReservation},
       {"POST", "/reservations/{}/prefill_complete", &SelectionApi::PrefillComplete},
       {"POST", "/reservations/{}/output_block", &SelectionApi::OutputBlock},
+      {"POST", "/reservations/{}/legs", &SelectionApi::ReportLeg},
       {"DELETE", "/reservations/{}", &SelectionApi::DeleteReservation},
       {"GET", "/loads", &SelectionApi::GetLoads},
       {"POST", "/potential_loads", &SelectionApi::PotentialLoads},

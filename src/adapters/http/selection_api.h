@@ -86,6 +86,7 @@ class SelectionApi {
                                                   const HttpRequest& request);
   Answer PrefillComplete(const HttpRequest& request);
   Answer OutputBlock(const HttpRequest& request);
+  Answer ReportLeg(const HttpRequest& request);
   Answer DeleteReservation(const HttpRequest& request);
 
   Answer GetLoads(const HttpRequest& request);

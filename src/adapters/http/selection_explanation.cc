@@ -121,7 +121,8 @@ Json ToJson(std::string_view request_id, const RouteDecision& decision) {
           {"regret_blocks", decision.regret_blocks},
           {"draw", decision.draw},
           {"weights", ToJson(decision.weights)},
-          {"waited_seconds", std::chrono::duration<double>(decision.waited).count()}};
+          {"waited_seconds", std::chrono::duration<double>(decision.waited).count()},
+          {"config_generation", decision.config_generation}};
 }
 
 }  // namespace

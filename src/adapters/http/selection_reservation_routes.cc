@@ -8,6 +8,7 @@
 #include "adapters/http/selection_bodies.h"
 #include "adapters/http/selection_explanation.h"
 #include "adapters/http/selection_headers.h"
+#include "adapters/http/selection_leg_report.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 
@@ -107,8 +108,8 @@ absl::StatusOr<RouteDecision> SelectionApi::Replay(const SelectionBody& body) {
       {.route = std::move(route),
        .target = cached->target,
        .effective_prefill_tokens = cached->effective_prefill_tokens,
-       .track_prefill_tokens =
-           cached->overrides.track_prefill_tokens.value_or(parts_.router->Config()->scheduler.track_prefill_tokens)});
+       .track_prefill_tokens = cached->overrides.track_prefill_tokens.value_or(
+           parts_.router->Config()->scheduler.track_prefill_tokens)});
   if (decision.ok()) return decision;
   parts_.cache->Restore(*std::move(cached));
   return BookingError(decision.status());
@@ -129,17 +130,30 @@ SelectionApi::Answer SelectionApi::OutputBlock(const HttpRequest& request) {
   return OkAnswer();
 }
 
+// Ours.
+SelectionApi::Answer SelectionApi::ReportLeg(const HttpRequest& request) {
+  const std::string& id = request.path_parameters.front();
+  KVR_RETURN_IF_ERROR(CheckJsonContent(request));
+  KVR_ASSIGN_OR_RETURN(const LegNews news, ReadLegReportBody(request.body));
+  const LifecycleResult result = parts_.routing->ReportLeg(id, news);
+  if (result == LifecycleResult::kUnknownLeg)
+    return Invalid("the reservation's plan has no such leg, or it has no target yet");
+  KVR_RETURN_IF_ERROR(FoundOrError(result, id));
+  return OkAnswer();
+}
+
 // Unknown ids are no error: whoever frees twice has what it wants.
-// `outcome` is ours: how the worker did.
+// `outcome` and `after_ms` are ours: how the leg that ran ended, and how long after its dispatch.
 SelectionApi::Answer SelectionApi::DeleteReservation(const HttpRequest& request) {
-  const auto outcome = QueryParameter(request.query, "outcome");
-  if (outcome && *outcome != "succeeded" && *outcome != "failed") {
-    return Invalid(fmt::format("outcome must be succeeded or failed, got \"{}\"", *outcome));
+  LegOutcome outcome = LegOutcome::kUnknown;
+  if (const auto text = QueryParameter(request.query, "outcome")) {
+    KVR_ASSIGN_OR_RETURN(outcome, ParseLegOutcome(*text));
   }
-  parts_.routing->Free(request.path_parameters.front(), !outcome ? LegOutcome::kUnknown
-                                                        : *outcome == "failed"
-                                                            ? LegOutcome::kFailed
-                                                            : LegOutcome::kSucceeded);
+  std::optional<std::chrono::nanoseconds> after;
+  if (const auto text = QueryParameter(request.query, "after_ms")) {
+    KVR_ASSIGN_OR_RETURN(after, ParseAfterMs(*text));
+  }
+  parts_.routing->Free(request.path_parameters.front(), outcome, after);
   return OkAnswer();
 }
 
