@@ -311,12 +311,12 @@ class Router {
   // ---- Settings, while requests go on ----
 
   // Requests that come from now on are decided by `config`; each is decided by one configuration,
-  // whole. Bookings stay as they are. Returns the generation: 1 from the start, one more with every
-  // change, the same if nothing differs. On an error nothing has changed: INVALID_ARGUMENT as
-  // Validate; FAILED_PRECONDITION for a difference in anything but the weights (their credit may
-  // not become or cease to be 0), the temperature, what is tracked besides output, whether reuse is
-  // assumed, overload thresholds, the gate (but for local continuations), migration, strict
-  // disaggregation, the source's time-out, the decision detail and the shadow policy.
+  // whole. Bookings stay, and so does who waits: call Pump. Returns the generation: 1 from the
+  // start, one more with every change, the same if nothing differs. On an error nothing changed:
+  // INVALID_ARGUMENT as Validate; FAILED_PRECONDITION for differences in all but weights (their
+  // credit may not become or cease to be 0), temperature, what is tracked besides output, whether
+  // reuse is assumed, overload, queue, ejection, gate (but for local continuations), migration,
+  // strict disaggregation, the source's time-out, decision detail and shadow policy.
   absl::StatusOr<uint64_t> Reconfigure(const RouterConfig& config);
   uint64_t ConfigGeneration() const;
   std::shared_ptr<const RouterConfig> Config() const;  // in force; never null

@@ -34,6 +34,7 @@ ParkedRequest::ParkedRequest(const RouteRequest& request, const IdentifiedPrompt
   schedule = to_schedule;
   schedule.filter = &filter_;
   schedule.queue = nullptr;
+  policy_class = route.policy_class;
   schedule.overlaps = overlaps_;
   schedule.lower_overlaps = lower_overlaps_;
   schedule.shared_hits = shared_hits_;

@@ -107,6 +107,13 @@ bool PartitionDirectory::RemoveWorker(WorkerId id) {
   return home->RemoveWorker(id);
 }
 
+void PartitionDirectory::Reconfigure(const RouterConfig& config) {
+  MutexLock lock(membership_mu_);
+  config_ = config;
+  for (const auto& partition : table_.Load()->by_number)
+    partition->scheduler().Reconfigure(config.scheduler);
+}
+
 absl::StatusOr<std::shared_ptr<Partition>> PartitionDirectory::FindOrCreate(const WorkerSpec& spec,
                                                                             Table* table) {
   const auto it = table->by_names.find(Names{spec.model_name, spec.routing_group});

@@ -41,6 +41,8 @@ class PartitionDirectory {
   // As Router.
   absl::Status UpsertWorker(const WorkerSpec& spec);
   bool RemoveWorker(WorkerId id);
+  // Queues and ejections are those of `config`, of partitions to come as well.
+  void Reconfigure(const RouterConfig& config);
 
  private:
   using Names = std::pair<std::string_view, std::string_view>;  // views into the partition itself
@@ -55,8 +57,8 @@ class PartitionDirectory {
   absl::StatusOr<std::shared_ptr<Partition>> FindOrCreate(const WorkerSpec& spec, Table* table)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(membership_mu_);
 
-  const RouterConfig config_;
   Mutex membership_mu_;
+  RouterConfig config_ ABSL_GUARDED_BY(membership_mu_);
   Snapshot<Table> table_;
 };
 

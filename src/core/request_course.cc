@@ -137,8 +137,13 @@ absl::StatusOr<Placement> RequestCourse::PlaceRemote(CandidateTable* table) {
   if (!request().fixed_plan) return placement;
   const absl::Status decode = PlaceDecodeLeg(placement);
   if (decode.ok()) return placement;
-  if (placement.booking != kNoBooking)
+  if (placement.booking != kNoBooking) {
+    // A session that this very booking bound has gone nowhere.
+    if (placement.session == SessionOutcome::kInitialised ||
+        placement.session == SessionOutcome::kReplaced)
+      parts_.partition->scheduler().DropSession(placement.booking);
     parts_.partition->scheduler().Finish(placement.booking, parts_.now);
+  }
   return decode;
 }
 

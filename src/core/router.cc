@@ -345,7 +345,7 @@ Router::Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases,
 Router::~Router() = default;
 
 absl::StatusOr<uint64_t> Router::Reconfigure(const RouterConfig& config) {
-  return impl_->settings.Change(config);
+  return impl_->settings.Change(config, [&] { impl_->directory.Reconfigure(config); });
 }
 
 uint64_t Router::ConfigGeneration() const { return impl_->settings.Current()->generation; }

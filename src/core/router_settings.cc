@@ -17,6 +17,8 @@ void TakeChangeable(const RouterConfig& from, RouterConfig* to) {
   to->scheduler.assume_kv_reuse = from.scheduler.assume_kv_reuse;
   to->scheduler.track_prefill_tokens = from.scheduler.track_prefill_tokens;
   to->scheduler.overload = from.scheduler.overload;
+  to->scheduler.queue = from.scheduler.queue;
+  to->scheduler.outlier_ejection = from.scheduler.outlier_ejection;
   to->decision_detail = from.decision_detail;
   const bool local_continuations = to->gate.length.local_continuations;  // has a memory
   const std::chrono::seconds window = to->gate.length.continuation_window;
@@ -35,7 +37,8 @@ absl::Status Refused(std::string_view message) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config) {
+absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config,
+                                                const std::function<void()>& before_published) {
   KVR_RETURN_IF_ERROR(Validate(config));
   MutexLock lock(change_mu_);
   const auto before = current_.Load();
@@ -45,7 +48,8 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config) {
   if (same_elsewhere != config) {
     return Refused(
         "only weights, temperature, what is tracked besides output, kv reuse, overload thresholds, "
-        "the gate, migration, decision detail and the shadow policy can change while the router "
+        "queue, ejection, the gate, migration, decision detail and the shadow policy can change "
+        "while the router "
         "runs");
   }
   // Without credit no overlap is looked for: another index.
@@ -53,6 +57,7 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config) {
   if ((credit == 0) != (config.scheduler.weights.overlap_score_credit == 0)) {
     return Refused("overlap_score_credit cannot become or cease to be 0 while the router runs");
   }
+  before_published();
   current_.Publish(std::make_shared<const Version>(Version{config, before->generation + 1}));
   return before->generation + 1;
 }

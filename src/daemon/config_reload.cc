@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/option_table.h"
+#include "daemon/policy_changes.h"
 #include "daemon/state_log.h"
 
 namespace kvrouter {
@@ -60,9 +61,13 @@ absl::StatusOr<std::vector<SettingChange>> PlanReload(const LoadedOptions& runni
   if (running.config.workers != next.config.workers)
     refused.push_back(fmt::format("workers ({})", next.workers_source));
   // Read with the settings, but no setting's value.
-  if (refused.empty() &&
-      running.config.router.scheduler.queue != next.config.router.scheduler.queue)
-    refused.emplace_back("the classes of the file that router_policy_config names");
+  for (const ClassChange& change :
+       ClassChanges(running.config.router.scheduler.queue, next.config.router.scheduler.queue)) {
+    changes.push_back(
+        {change.key, change.from, change.to,
+         fmt::format("file {}", next.config.policy_file.empty() ? running.config.policy_file
+                                                                : next.config.policy_file)});
+  }
   if (refused.empty()) return changes;
   return absl::FailedPreconditionError(
       fmt::format("nothing was taken over: a restart is needed for {}", fmt::join(refused, ", ")));
@@ -73,7 +78,9 @@ ConfigReloader::ConfigReloader(LoadedOptions running, std::vector<std::string> a
     : running_(std::move(running)),
       arguments_(std::move(arguments)),
       environment_(std::move(environment)) {
-  if (running_.config_signature) change_.Read(*running_.config_signature);
+  config_file_.path = running_.config_path;
+  if (running_.config_signature) config_file_.change.Read(*running_.config_signature);
+  FollowPolicyFile();
 }
 
 ConfigReloader::~ConfigReloader() { Stop(); }
@@ -110,8 +117,7 @@ void ConfigReloader::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (WaitForRequest(stop)) {
       Reload(std::nullopt);
-    } else if (!stop.stop_requested() && !running_.config_path.empty() &&
-               running_.config.config_poll.count() > 0) {
+    } else if (!stop.stop_requested() && running_.config.config_poll.count() > 0) {
       Follow();
     }
   }
@@ -126,31 +132,50 @@ bool ConfigReloader::WaitForRequest(const std::stop_token& stop) {
   return std::exchange(requested_, false);
 }
 
-void ConfigReloader::Follow() {
-  const std::optional<FileSignature> now = SignatureOf(running_.config_path);
-  switch (change_.Look(now)) {
-    case FileChange::Verdict::kNothing:
-      return;
-    case FileChange::Verdict::kVanished:
-      Count(ReloadResult::kInvalid, fmt::format("{} is gone", running_.config_path));
-      return;
-    case FileChange::Verdict::kRead:
-      Reload(now);
-  }
+// The file of the policy classes that are in force, from now on.
+void ConfigReloader::FollowPolicyFile() {
+  const std::string& path = running_.config.policy_file;
+  if (policy_file_.path == path) return;
+  policy_file_ = {.path = path, .change = {}};
+  if (running_.policy_signature) policy_file_.change.Read(*running_.policy_signature);
 }
 
-void ConfigReloader::Reload(const std::optional<FileSignature>& expected) {
+void ConfigReloader::Follow() {
+  bool changed = false;
+  for (FollowedFile* const file : {&config_file_, &policy_file_}) {
+    if (file->path.empty()) continue;
+    switch (file->change.Look(SignatureOf(file->path))) {
+      case FileChange::Verdict::kNothing:
+        break;
+      case FileChange::Verdict::kVanished:
+        Count(ReloadResult::kInvalid, fmt::format("{} is gone", file->path));
+        return;
+      case FileChange::Verdict::kRead:
+        changed = true;
+    }
+  }
+  if (changed) Reload(Signatures{SignatureOf(config_file_.path), SignatureOf(policy_file_.path)});
+}
+
+void ConfigReloader::Reload(const std::optional<Signatures>& expected) {
   absl::StatusOr<LoadedOptions> next = LoadOptions(arguments_, environment_);
   if (expected) {
-    if (SignatureOf(running_.config_path) != expected) return;
-    change_.Read(*expected);
+    const Signatures now{SignatureOf(config_file_.path), SignatureOf(policy_file_.path)};
+    if (now != *expected) return;
+    if (now.config) config_file_.change.Read(*now.config);
+    if (now.policy) policy_file_.change.Read(*now.policy);
   }
   if (!next.ok()) {
     Count(ReloadResult::kInvalid, Text(next.status()));
     return;
   }
-  if (!expected && next->config_signature) change_.Read(*next->config_signature);
+  if (!expected) {
+    if (next->config_signature) config_file_.change.Read(*next->config_signature);
+    if (next->policy_signature && next->config.policy_file == policy_file_.path)
+      policy_file_.change.Read(*next->policy_signature);
+  }
   TakeOver(*std::move(next));
+  FollowPolicyFile();
 }
 
 void ConfigReloader::TakeOver(LoadedOptions next) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -43,9 +44,9 @@ inline constexpr int kReloadResultCount = 4;
 std::string_view ReloadResultName(ReloadResult result);
 
 // Reads the settings again, from the same places as at the start, when it is told to (SIGHUP) and
-// when the file has changed; and has them taken over whole or not at all. The file is followed as
-// the workers file is: by polling, links on the way included, and only once two looks agree.
-// Whatever is wrong with it, the settings in force stay, and the log says why.
+// when their file or that of the policy classes has changed; and has them taken over whole or not at
+// all. Files are followed as the workers file is: by polling, links on the way included, and only once two looks agree.
+// Whatever is wrong with them, the settings in force stay, and the log says why.
 //
 // Thread safety: Start and Stop from one thread; Request and Read from any. One thread of its own.
 class ConfigReloader {
@@ -73,16 +74,28 @@ class ConfigReloader {
   void Run(const std::stop_token& stop);
   // Whether a reload was asked for meanwhile.
   bool WaitForRequest(const std::stop_token& stop);
+  struct FollowedFile {
+    std::string path;  // empty: none
+    FileChange change;
+  };
+  struct Signatures {
+    std::optional<FileSignature> config;
+    std::optional<FileSignature> policy;
+
+    friend bool operator==(const Signatures&, const Signatures&) = default;
+  };
+  void FollowPolicyFile();
   void Follow();
-  // `expected`: if the file changes while it is read, nothing happens; the next look decides.
-  void Reload(const std::optional<FileSignature>& expected);
+  // `expected`: if a file changes while it is read, nothing happens; the next look decides.
+  void Reload(const std::optional<Signatures>& expected);
   void TakeOver(LoadedOptions next);
   void Count(ReloadResult result, std::string_view detail);
 
-  LoadedOptions running_;  // own thread, after Start; as are the next three
+  LoadedOptions running_;  // own thread, after Start; as are the files and apply_
   const std::vector<std::string> arguments_;
   const std::map<std::string, std::string> environment_;
-  FileChange change_;
+  FollowedFile config_file_;
+  FollowedFile policy_file_;  // of the queue's classes
   Apply apply_;
 
   mutable Mutex mu_;

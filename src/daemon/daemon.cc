@@ -247,6 +247,7 @@ absl::Status Daemon::RegisterWorkers() {
 
 absl::Status Daemon::Reconfigure(const DaemonConfig& config) {
   KVR_RETURN_IF_ERROR(router_.Reconfigure(config.router).status());
+  service_.PumpWaiting();  // who waits may be able to go
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   return absl::OkStatus();
 }

@@ -751,10 +751,10 @@ void AddHttp(std::vector<Option>* table) {
                     "Memory of the kept inputs of /select calls, in bytes."));
 }
 
-// What a request reads anew each time (core/router_settings.h takes over the same), and the log's
-// level. Everything else is in parts that were built from it.
+// What a request reads anew each time, queue and ejection (core/router_settings.h takes over the
+// same), and the log's level. Everything else is in parts that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 31> kNames = {
+  static constexpr std::array<std::string_view, 41> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -770,6 +770,16 @@ bool IsReloadable(std::string_view name) {
       "active-decode-blocks-threshold",
       "active-prefill-tokens-threshold",
       "active-prefill-tokens-threshold-frac",
+      "router-queue-threshold",
+      "router-queue-policy",
+      "router-policy-config",
+      "router-overlap-refresh-after-secs",
+      "max-waiting-requests",
+      "outlier-consecutive-failures",
+      "outlier-fast-failure-ms",
+      "outlier-base-secs",
+      "outlier-max-secs",
+      "outlier-max-ejected-share",
       "decision-detail",
       "shadow-policy",
       "min-remote-prefill-tokens",

@@ -454,6 +454,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   }
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
   if (!out.config.policy_file.empty()) {
+    out.policy_signature = SignatureOf(out.config.policy_file);
     KVR_RETURN_IF_ERROR(ReadPolicyFile(out.config.policy_file, &out.config.router.scheduler.queue));
   }
   out.config.workers_file.may_be_learned = out.config.introspection.enabled;

@@ -47,6 +47,7 @@ struct LoadedOptions {
   std::string workers_source;                          // of config.workers
   std::string config_path;                             // empty: there is no file
   std::optional<FileSignature> config_signature = {};  // before it was read
+  std::optional<FileSignature> policy_signature = {};  // of config.policy_file, likewise
   std::vector<std::string>
       ignored_variables;                    // DYN_* and KVROUTER_* that name no setting, ascending
   std::vector<std::string> without_effect;  // keys off their default that others make idle

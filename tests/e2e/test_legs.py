@@ -159,3 +159,30 @@ def test_migration_is_planned_and_dry_mode_only_counts(start, new_engine):
             router_pb2.LEG_KIND_KV_SOURCE, 'r2-kvmig', True, 1234)
         assert source.target.worker_id == 1 and serve.target.worker_id == 2
         wait_for('the spill in the log', lambda: 'KVMIGRATE_SPILL' in daemon.log.read_text())
+        report_the_legs(daemon)
+
+
+def report_the_legs(daemon):
+    """Of request r2, whose plan pulls from worker 1 to worker 2."""
+    def report(**body):
+        return send(daemon, 'POST', '/reservations/r2/legs', body)[0]
+
+    def log_has(text):
+        wait_for(text, lambda: text in daemon.log.read_text())
+
+    assert report(outcome='failed', leg='prefill') == report(leg='serve') == 400
+    assert report(outcome='succeeded', leg='kv_source') == 200
+    log_has('KVMIGRATE: handshake obtained request_id=r2 source=1/0')
+    assert 'decoding on target' not in daemon.log.read_text()
+    daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r2'), timeout=DEADLINE_S)
+    log_has('KVMIGRATE: decoding on target request_id=r2 target=2/0')
+    for _ in range(5):
+        assert report(outcome='failed', leg='kv_source', after_ms=3) == 200
+    log_has('KVMIGRATE: producer dispatch failed request_id=r2 source=1/0')
+    wait_for('it is out', lambda: daemon.metrics().one('kvrouter_worker_ejected', worker_id='1') == 1)
+    assert daemon.metrics().one('kvrouter_worker_ejected', worker_id='2') == 0
+    assert send(daemon, 'POST', '/reservations/none/legs', {'outcome': 'failed'})[0] == 404
+    assert report(outcome='so so') == report(outcome='failed', leg='decode') == report(outcome='failed', dp_rank=1) == 400
+    assert report(outcome='failed', leg=7) == 422
+    assert send(daemon, 'DELETE', '/reservations/r2?outcome=failed&after_ms=x', None)[0] == 400
+    assert daemon.metrics().one('kvrouter_legs_total', outcome='failed') == 5

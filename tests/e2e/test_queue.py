@@ -55,10 +55,21 @@ def body_of(request_id, **fields):
     return {'selection_id': request_id, 'token_ids': list(range(1000, 1100)), **fields}
 
 
-def gone_within_a_second(daemon, left_at):
+def gone(daemon, left_at):
+    """How long it took until nobody waited, as far as this machine lets us see."""
     wait_for('nobody waits', lambda: pending(daemon) == 0, deadline_s=10 * LEAVE_S)
-    # The machine may be slow to look; a leave that nobody acts on shows as a wait of the whole deadline.
-    assert time.monotonic() - left_at < 10 * LEAVE_S
+    return time.monotonic() - left_at
+
+
+def gone_within_a_second(leave):
+    """`leave()` lets one caller leave, and says how long it took. The middle one of three must take a second at most; on a
+    machine too busy to look in time, that of three others."""
+    measured = []
+    for _ in range(3):
+        measured.append(sorted(leave() for _ in range(3)))
+        if measured[-1][1] <= LEAVE_S:
+            return
+    raise AssertionError(f'seconds until nobody waited: {measured}')
 
 
 def test_waiting_requests_go_in_their_order(start):
@@ -130,11 +141,14 @@ policy_classes:
 def test_grpc_caller_that_leaves_while_it_waits(start):
     daemon = one_busy_worker(start)
     for fields in ({}, {'advise_only': True}):
-        call = route_later(daemon, 'leaves', **fields)
-        wait_for('it waits', lambda: pending(daemon) == 1)
-        left_at = time.monotonic()
-        call.cancel()
-        gone_within_a_second(daemon, left_at)
+        def leave():
+            call = route_later(daemon, 'leaves', **fields)
+            wait_for('it waits', lambda: pending(daemon) == 1)
+            left_at = time.monotonic()
+            call.cancel()
+            return gone(daemon, left_at)
+
+        gone_within_a_second(leave)
     daemon.free('filler')
     assert bookings(daemon) == 0
     assert daemon.route(range(10), 'leaves').booked, 'the id is free again'
@@ -142,29 +156,37 @@ def test_grpc_caller_that_leaves_while_it_waits(start):
 
 def test_grpc_deadline_ends_the_wait(start):
     daemon = one_busy_worker(start)
-    with pytest.raises(grpc.RpcError) as late:
-        route_later(daemon, 'late', timeout=0.3).result()
-    assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    gone_within_a_second(daemon, time.monotonic())
+
+    def leave():
+        with pytest.raises(grpc.RpcError) as late:
+            route_later(daemon, 'late', timeout=0.3).result()
+        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        return gone(daemon, time.monotonic())
+
+    gone_within_a_second(leave)
     daemon.free('filler')
     assert bookings(daemon) == 0
 
 
 def test_grpc_stream_that_breaks_while_requests_wait(start):
     daemon = one_busy_worker(start)
-    sent = threading.Event()
 
-    def messages():
-        for i in range(3):
-            yield router_pb2.StreamRequest(correlation_id=i, route=route_message(f's{i}', advise_only=i == 2))
-        sent.wait(DEADLINE_S)
+    def leave():
+        sent = threading.Event()
 
-    stream = daemon.router.RouteStream(messages())
-    wait_for('three wait', lambda: pending(daemon) == 3)
-    left_at = time.monotonic()
-    stream.cancel()
-    sent.set()
-    gone_within_a_second(daemon, left_at)
+        def messages():
+            for i in range(3):
+                yield router_pb2.StreamRequest(correlation_id=i, route=route_message(f's{i}', advise_only=i == 2))
+            sent.wait(DEADLINE_S)
+
+        stream = daemon.router.RouteStream(messages())
+        wait_for('three wait', lambda: pending(daemon) == 3)
+        left_at = time.monotonic()
+        stream.cancel()
+        sent.set()
+        return gone(daemon, left_at)
+
+    gone_within_a_second(leave)
     daemon.free('filler')
     assert bookings(daemon) == 0
 
@@ -172,11 +194,14 @@ def test_grpc_stream_that_breaks_while_requests_wait(start):
 def test_http_client_that_leaves_while_it_waits(start):
     daemon = one_busy_worker(start)
     for path in ('/select_and_reserve', '/select'):
-        connection = post(daemon, path, body_of('leaves'))
-        wait_for('it waits', lambda: pending(daemon) == 1)
-        left_at = time.monotonic()
-        connection.close()
-        gone_within_a_second(daemon, left_at)
+        def leave():
+            connection = post(daemon, path, body_of('leaves'))
+            wait_for('it waits', lambda: pending(daemon) == 1)
+            left_at = time.monotonic()
+            connection.close()
+            return gone(daemon, left_at)
+
+        gone_within_a_second(leave)
     daemon.free('filler')
     assert bookings(daemon) == 0
 
@@ -198,7 +223,7 @@ def test_callers_that_leave_as_they_are_admitted_keep_no_booking(start):
     for i in range(20):  # whose answer arrived before the cancel
         if not calls[i].cancelled():
             daemon.free(f'g{i}')
-    gone_within_a_second(daemon, time.monotonic())
+    gone(daemon, time.monotonic())
     wait_for('no booking is left', lambda: bookings(daemon) <= 1)
     # At most the one whose answer was on the wire when its caller left: to the daemon it was delivered.
     for i in range(20):

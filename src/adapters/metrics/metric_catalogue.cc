@@ -192,7 +192,7 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
 {.metric = Metric::kLegs, .name = "kvrouter_legs_total", .type = kCounter, .labels = "outcome",
  .unit = "requests", .weighting = kEach, .origin = kOurs,
  .meaning = "How requests fared on their workers, as callers report it: succeeded or failed.",
- .moves = "With a Free or DELETE that says so."},
+ .moves = "With a report of a leg, a Free or DELETE that says so."},
 {.metric = Metric::kDecisionRingEntries, .name = "kvrouter_decision_ring_entries", .type = kGauge,
  .unit = "decisions", .weighting = kLevel, .origin = kOurs,
  .meaning = "Recent decisions kept for Explain.",
@@ -243,7 +243,7 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .labels = "result", .unit = "reloads", .weighting = kEach, .origin = kOurs,
  .meaning = "Times the settings were read again: applied, unchanged, refused (a setting needs a "
             "restart), invalid (the file cannot be read, or a value is bad).",
- .moves = "At SIGHUP, and when the config file has changed."},
+ .moves = "At SIGHUP, and when the config file or that of the policy classes has changed."},
 {.metric = Metric::kConfigReloadFailed, .name = "kvrouter_config_reload_failed", .type = kGauge,
  .unit = "flag", .weighting = kLevel, .origin = kOurs,
  .meaning = "1 when the last reload was refused or invalid: the file says something else than what "

@@ -58,6 +58,12 @@ class OutlierEjection {
 
   explicit OutlierEjection(const Options& options) : options_(options) {}
 
+  // From now on; who is out stays out for its time, but for N = 0, which lets everybody in.
+  void SetOptions(const Options& options) {
+    options_ = options;
+    if (options_.consecutive_failures == 0) records_.clear();
+  }
+
   // A leg on the target ended well.
   void ReportSuccess(Target target, MonotonicTime now);
 
@@ -86,7 +92,7 @@ class OutlierEjection {
  private:
   Effect Eject(Record* record, uint64_t targets, MonotonicTime now);
 
-  const Options options_;
+  Options options_;
   absl::flat_hash_map<Target, Record> records_;
   uint64_t ejections_total_ = 0;
   uint64_t refused_total_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "core/schedule/booking_id.h"
 #include "kvrouter/error.h"
@@ -284,6 +285,43 @@ bool RequestQueue::PumpOne(MonotonicTime now, const Judge& judge, const Place& p
   const bool released = ReleaseOne(now, judge, place, &busy);
   TakeBack(&busy);
   return released;
+}
+
+void RequestQueue::Reconfigure(PolicyClasses classes, uint32_t max_waiting,
+                               std::chrono::nanoseconds overlap_refresh_after,
+                               const ClassOf& class_of) {
+  options_.max_waiting = max_waiting;
+  options_.overlap_refresh_after = overlap_refresh_after;
+  const PolicyClasses before = std::exchange(classes_, std::move(classes));
+  std::vector<ClassState> left = std::exchange(states_, std::vector<ClassState>(classes_.size()));
+  queues_ = AnyQueues(classes_);
+  std::optional<uint32_t> last_class;
+  for (uint32_t was = 0; was < before.size(); ++was) {
+    for (uint32_t is = 0; is < classes_.size(); ++is) {
+      if (classes_.At(is).name != before.At(was).name) continue;
+      states_[is].stats = left[was].stats;
+      states_[is].stats.waiting = 0;
+      states_[is].stats.waiting_isl_tokens = 0;
+      states_[is].stats.waiting_cached_tokens = 0;
+      states_[is].deficit_tokens = left[was].deficit_tokens;
+      if (last_class_ == was) last_class = is;
+    }
+  }
+  last_class_ = last_class;
+  const auto waiting = std::exchange(by_deadline_, {});
+  for (const auto& [deadline, slot] : waiting) {
+    Entry& entry = entries_[slot];
+    const std::string& was = before.At(entry.request.policy_class).name;
+    entry.request.policy_class = class_of(TicketOf(slot));
+    entry.key.score = ScoreOf(entry.request, entry.parked_at);
+    Insert(slot);
+    if (classes_.At(entry.request.policy_class).name == was) continue;
+    ++states_[entry.request.policy_class].stats.parked_total;
+    for (uint32_t is = 0; is < classes_.size(); ++is)
+      if (classes_.At(is).name == was) ++states_[is].stats.released_total;
+  }
+  for (ClassState& state : states_)
+    if (state.stats.waiting == 0) state.deficit_tokens = 0;
 }
 
 uint32_t RequestQueue::NextGeneration() const {

@@ -138,6 +138,13 @@ class RequestQueue {
   // Requests whose deadline is over leave; appends their tickets.
   void Expire(MonotonicTime now, std::vector<TicketId>* expired);
 
+  // Other classes and bounds from now on. Who waits keeps ticket, arrival, time and deadline, and is
+  // put into the class that `class_of` says, whatever that class's limits; to leave one class for
+  // another counts as released and parked. A class of the same name keeps its counts.
+  using ClassOf = std::function<uint32_t(TicketId)>;
+  void Reconfigure(PolicyClasses classes, uint32_t max_waiting,
+                   std::chrono::nanoseconds overlap_refresh_after, const ClassOf& class_of);
+
   // Greater than the generation of every ticket handed out.
   uint32_t NextGeneration() const;
 
@@ -147,6 +154,11 @@ class RequestQueue {
   // REQUIRES: it waits.
   uint32_t ClassOfWaiting(TicketId ticket) const {
     return entries_[*Find(ticket)].request.policy_class;
+  }
+  // REQUIRES: it waits. As of when it was parked.
+  uint64_t UncachedTokensOf(TicketId ticket) const {
+    const Request& request = entries_[*Find(ticket)].request;
+    return request.isl_tokens - request.cached_tokens;
   }
   size_t WaitingCount() const { return by_deadline_.size(); }
   ClassStats StatsOf(uint32_t policy_class) const { return states_[policy_class].stats; }
@@ -204,9 +216,9 @@ class RequestQueue {
   std::optional<Ready> FirstReady(uint32_t policy_class, const Judge& judge, BusyHeads* busy);
   Ready TakeTurn(const std::vector<Ready>& ready);
 
-  const Options options_;
-  const PolicyClasses classes_;
-  const bool queues_;
+  Options options_;
+  PolicyClasses classes_;
+  bool queues_;
   const MonotonicTime start_;
   std::vector<ClassState> states_;
   std::deque<Entry> entries_;

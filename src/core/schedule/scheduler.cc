@@ -27,6 +27,7 @@ LoadLedger::Options LedgerOptions(const Scheduler::Options& options) {
 
 Scheduler::Scheduler(const Options& options)
     : config_(options.config),
+      model_name_(options.model_name),
       ledger_(LedgerOptions(options)),
       random_(options.random_seed),
       ejection_(options.config.outlier_ejection),

@@ -111,6 +111,7 @@ struct Placement {
 struct WaitingRequest {
   virtual ~WaitingRequest() = default;
   ScheduleRequest schedule;
+  std::string policy_class;  // as its caller wished
 };
 
 // The loads of one partition, the choice among its targets and the queue for them, under one mutex:
@@ -170,6 +171,9 @@ class Scheduler {
   bool Cancel(TicketId ticket);
   // Requests whose deadline is over leave; appends their tickets.
   void ExpireWaiting(MonotonicTime now, std::vector<TicketId>* expired);
+  // Queue and ejection as configured from now on, in one step. Who waits stays (RequestQueue); it is
+  // put into the class that its words and tokens ask for. Call PumpOne.
+  void Reconfigure(const SchedulerConfig& config);
   uint64_t WaitingCount() const { return waiting_count_.load(std::memory_order_relaxed); }
 
   // ---- Health ----
@@ -269,11 +273,16 @@ class Scheduler {
                                       MonotonicTime now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t MostCachedTokens(const ScheduleRequest& request, MonotonicTime now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The target that the request waits for by its session, while it could serve it.
+  std::optional<Target> SessionPinOf(const ScheduleRequest& request, MonotonicTime now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t ClassOf(const WaitingRequest& request, uint64_t uncached_tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<WaitingRequest> TakeWaiting(TicketId ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<QueueClassSnapshot> QueueLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t WorkerCount() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Null if unknown.
-  Row* FindRow(Target target) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Row* FindRow(Target target) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::vector<Row>::iterator FirstRowOf(WorkerId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The target's row. REQUIRES: it has one.
@@ -282,7 +291,8 @@ class Scheduler {
   // The target's bookings are void.
   void DropTarget(TargetSlot slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const SchedulerConfig config_;
+  const SchedulerConfig config_;  // but for queue and ejection, which have theirs
+  const std::string model_name_;
   mutable Mutex mu_;
   LoadLedger ledger_ ABSL_GUARDED_BY(mu_);
   UniformSource random_ ABSL_GUARDED_BY(mu_);

@@ -26,13 +26,25 @@ std::optional<Target> LaneOf(const std::optional<TargetSelector>& pin) {
 
 }  // namespace
 
+// Parity: a bound target acts as a pinned worker (affinity), also in the queue.
+std::optional<Target> Scheduler::SessionPinOf(const ScheduleRequest& request,
+                                              MonotonicTime now) const {
+  const auto binding = sessions_.PinOf(request.session, request.pool, now);
+  if (!binding) return std::nullopt;
+  const Row* const row = FindRow(binding->target);
+  if (row == nullptr || row->worker->incarnation != binding->incarnation) return std::nullopt;
+  if (Judge(request, *row, false, now) != Verdict::kEligible) return std::nullopt;
+  return binding->target;
+}
+
 uint64_t Scheduler::MostCachedTokens(const ScheduleRequest& request, MonotonicTime now) const {
   double most_blocks = 0;
+  const std::optional<Target> pin = SessionPinOf(request, now);
   OverlapCursor overlap(request.overlaps, request.lower_overlaps);
   for (const Row& row : rows_) {
     const double blocks = EffectiveBlocks(overlap.DeviceBlocks(row.target),
                                           overlap.LowerTiers(row.target), request.weights.cost);
-    if (blocks <= most_blocks) continue;
+    if (blocks <= most_blocks || (pin && row.target != *pin)) continue;
     const Verdict verdict = Judge(request, row, false, now);
     if (verdict == Verdict::kEligible || verdict == Verdict::kEjected) most_blocks = blocks;
   }
@@ -49,7 +61,9 @@ Readiness Scheduler::ReadinessOf(const ScheduleRequest& request, uint32_t policy
   bool any = false;
   bool any_ejected = false;
   bool ejected_idle = false;
+  const std::optional<Target> pin = SessionPinOf(request, now);
   for (const Row& row : rows_) {
+    if (pin && row.target != *pin) continue;
     const Verdict verdict = Judge(request, row, false, now);
     if (verdict != Verdict::kEligible && verdict != Verdict::kEjected) continue;
     const bool is_busy = IsPrefillBusy(ledger_.LoadOf(row.slot).active_prefill_tokens,
@@ -82,13 +96,14 @@ std::optional<RequestQueue::Request> Scheduler::TurnOf(const ScheduleRequest& re
   if (readiness == Readiness::kNobody) return std::nullopt;
   if (!queue_.MustPark(policy_class, readiness == Readiness::kBusy)) return std::nullopt;
   if (one_class) cached_tokens = MostCachedTokens(request, now);
-  return RequestQueue::Request{.policy_class = policy_class,
-                               .strict_priority = wish.strict_priority,
-                               .priority_jump = wish.priority_jump,
-                               .isl_tokens = request.isl_tokens,
-                               .cached_tokens = cached_tokens,
-                               .pinned = LaneOf(request.filter->pin()),
-                               .deadline = wish.deadline};
+  return RequestQueue::Request{
+      .policy_class = policy_class,
+      .strict_priority = wish.strict_priority,
+      .priority_jump = wish.priority_jump,
+      .isl_tokens = request.isl_tokens,
+      .cached_tokens = cached_tokens,
+      .pinned = request.filter->pin() ? LaneOf(request.filter->pin()) : SessionPinOf(request, now),
+      .deadline = wish.deadline};
 }
 
 uint64_t Scheduler::WorkerCount() const {
@@ -105,7 +120,10 @@ absl::StatusOr<TicketId> Scheduler::Park(const RequestQueue::Request& turn,
   MutexLock lock(mu_);
   // Nobody would ever look for it here again.
   if (rows_.empty()) return request->schedule.filter->NobodyEligible({});
-  auto parked = queue_.Park(turn, WorkerCount(), now);
+  RequestQueue::Request now_asked = turn;
+  // The classes may be others since it was told to wait.
+  now_asked.policy_class = ClassOf(*request, turn.isl_tokens - turn.cached_tokens);
+  auto parked = queue_.Park(now_asked, WorkerCount(), now);
   if (const auto* rejection = std::get_if<RequestQueue::Rejection>(&parked)) {
     return StatusOf(*rejection);
   }
@@ -113,6 +131,21 @@ absl::StatusOr<TicketId> Scheduler::Park(const RequestQueue::Request& turn,
   waiting_.emplace(ticket, std::move(request));
   waiting_count_.store(waiting_.size(), std::memory_order_relaxed);
   return ticket;
+}
+
+uint32_t Scheduler::ClassOf(const WaitingRequest& request, uint64_t uncached_tokens) const {
+  return queue_.classes().ClassOf(request.policy_class, uncached_tokens);
+}
+
+void Scheduler::Reconfigure(const SchedulerConfig& config) {
+  PolicyClasses classes = ClassesFor(config.queue, model_name_);
+  MutexLock lock(mu_);
+  ejection_.SetOptions(config.outlier_ejection);
+  const auto class_of = [&](TicketId ticket) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return ClassOf(*waiting_.find(ticket)->second, queue_.UncachedTokensOf(ticket));
+  };
+  queue_.Reconfigure(std::move(classes), config.queue.max_waiting,
+                     config.queue.overlap_refresh_after, class_of);
 }
 
 std::shared_ptr<WaitingRequest> Scheduler::TakeWaiting(TicketId ticket) {
@@ -180,7 +213,7 @@ std::vector<QueueClassSnapshot> Scheduler::QueueLocked() const {
   return out;
 }
 
-Scheduler::Row* Scheduler::FindRow(Target target) {
+const Scheduler::Row* Scheduler::FindRow(Target target) const {
   const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
                                     [](const Row& r, const Target& t) { return r.target < t; });
   return row != rows_.end() && row->target == target ? &*row : nullptr;
@@ -188,8 +221,9 @@ Scheduler::Row* Scheduler::FindRow(Target target) {
 
 void Scheduler::ReportLoad(const ReportedLoad& load) {
   MutexLock lock(mu_);
-  Row* const row = FindRow(load.target);
-  if (row == nullptr) return;
+  const Row* const found = FindRow(load.target);
+  if (found == nullptr) return;
+  Row* const row = &rows_[static_cast<size_t>(found - rows_.data())];
   if (load.kv_used_blocks) row->reported.kv_used_blocks = load.kv_used_blocks;
   if (load.active_decode_blocks) row->reported.active_decode_blocks = load.active_decode_blocks;
 }

@@ -72,6 +72,14 @@ class SessionBinding {
     return Choose(claim, binding.has_value(), bound, candidates);
   }
 
+  // The only target that may take the request while it can: the one its session is bound to, unless
+  // pins are soft or the caller has a pin of its own.
+  std::optional<SessionTable::Binding> PinOf(const Claim& claim, TargetPool pool,
+                                             MonotonicTime now) const {
+    if (!IsOn() || !claim.pins || config_.soft || claim.pinned_by_caller) return std::nullopt;
+    return TableOf(pool).Find(claim.key, now);
+  }
+
   // The request was booked on `binding`; what became of its session.
   SessionOutcome Bound(const Claim& claim, TargetPool pool, const Choice& choice,
                        const SessionTable::Binding& binding, BookingId booking, MonotonicTime now);

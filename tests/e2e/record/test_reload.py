@@ -3,7 +3,7 @@ import os
 import signal
 import threading
 
-from conftest import DEADLINE_S, wait_for
+from conftest import DEADLINE_S, router_pb2, wait_for
 
 GENERATION = 'kvrouter_config_generation'
 A = {'router_kv_overlap_score_credit': 0.5, 'router_prefill_load_scale': 2, 'router_decode_active_request_weight': 3}
@@ -158,6 +158,88 @@ def test_reload_under_load_fails_nothing_and_applies_nothing_by_halves(start, tm
     assert all(used in (A, B) for used in seen)
     assert A in seen and B in seen
     assert daemon.metrics().one('kvrouter_bookings') == 0
+
+
+POLICIES = '''default_policy_family: chat
+uncached_isl_buckets: [{{min_tokens: 0, bucket: any}}]
+policy_classes:
+- {{name: chat-any, policy_family: chat, cache_bucket: any, prefill_busy_threshold: {busy}}}
+{more}'''
+BATCH = '- {name: batch, prefill_busy_threshold: 50}\n'
+
+
+def waiting(daemon, **labels):
+    return sum(daemon.metrics().all('dynamo_frontend_router_queue_pending_requests', **labels))
+
+
+def route_later(daemon, request_id, policy_class=''):
+    request = router_pb2.RouteRequest(request_id=request_id, policy_class=policy_class)
+    request.token_ids.ids.extend(range(1000, 1100))
+    return daemon.router.Route.future(request, timeout=DEADLINE_S)
+
+
+def test_policy_classes_follow_their_file_and_who_waits_stays(start, tmp_path):
+    path = tmp_path / 'policies.yaml'
+    path.write_text(POLICIES.format(busy=50, more=BATCH))
+    config = tmp_path / 'kv.yaml'
+    daemon = follow(start, config, {'router_policy_config': str(path)})
+    for worker in (1, 2):
+        daemon.route(range(100 * worker, 100 * worker + 100), f'filler-{worker}')
+    batch = route_later(daemon, 'batch', 'batch')
+    wait_for('it waits', lambda: waiting(daemon, policy_class='batch') == 1)
+
+    write_whole(path, 'policy_classes: [')
+    wait_for('the refusal', lambda: reloads(daemon, 'invalid') == 1)
+    wait_for('the log', lambda: 'event=config_kept result=invalid' in daemon.log.read_text())
+    assert 'policies.yaml' in [line for line in daemon.log.read_text().splitlines() if 'event=config_kept' in line][-1]
+    assert waiting(daemon, policy_class='batch') == 1 and daemon.metrics().one(GENERATION) == 1
+
+    write_whole(path, POLICIES.format(busy=50, more=''))
+    wait_for('the reload', lambda: daemon.metrics().one(GENERATION) == 2)
+    wait_for('the log', lambda: 'event=setting_changed key=router_policy_config:*/batch' in daemon.log.read_text())
+    assert waiting(daemon, policy_class='chat-any') == 1, 'its class is gone: it waits where it would come now'
+    assert not batch.done()
+
+    write_whole(path, POLICIES.format(busy=100000, more=''))
+    assert batch.result().booked
+    assert waiting(daemon) == 0
+    assert all(daemon.free(name) for name in ('batch', 'filler-1', 'filler-2')), 'bookings stay'
+
+
+def test_queue_reload_under_load_fails_nothing(start, tmp_path):
+    path = tmp_path / 'policies.yaml'
+    versions = [POLICIES.format(busy=50, more=BATCH), POLICIES.format(busy=1000, more=''),
+                POLICIES.format(busy=150, more=BATCH)]
+    path.write_text(versions[0])
+    daemon = follow(start, tmp_path / 'kv.yaml', {'router_policy_config': str(path)})
+    stop = threading.Event()
+    done, errors = [], []
+
+    def caller(number):
+        while not stop.is_set():
+            try:
+                answer = route_later(daemon, f'{number}-{len(done)}', 'batch' if number % 2 else '').result()
+                assert daemon.free(answer.request_id)
+                done.append(answer.request_id)
+            except Exception as error:  # noqa: BLE001: any failure is one
+                errors.append(error)
+                return
+
+    callers = [threading.Thread(target=caller, args=[i]) for i in range(6)]
+    for thread in callers:
+        thread.start()
+    try:
+        for generation in range(2, 12):
+            write_whole(path, versions[(generation - 1) % 3])
+            wait_for('the reload', lambda: daemon.metrics().one(GENERATION) == generation or errors, DEADLINE_S)
+            before = len(done)
+            wait_for('requests go on', lambda: len(done) > before + 10 or errors)
+    finally:
+        stop.set()
+        for thread in callers:
+            thread.join()
+    assert not errors
+    assert (daemon.metrics().one('kvrouter_bookings'), waiting(daemon)) == (0, 0)
 
 
 def test_a_shadow_policy_is_compared_and_never_acted_on(start, tmp_path):

@@ -234,6 +234,27 @@ TEST(RouterLegsTest, WhereNobodyCanDecodeNothingIsBooked) {
   EXPECT_EQ(Decide(router, request).target, TargetOf(1));
 }
 
+TEST(RouterLegsTest, AFixedPlanThatNobodyCanDecodeBindsNoSession) {
+  RouterConfig config;
+  config.sessions.affinity_ttl = std::chrono::seconds(60);
+  Router router(config, nullptr);
+  ASSERT_TRUE(router.UpsertWorker(APrefillWorker(1)).ok());
+  const auto tokens = TokensFrom(0, 128);
+  RouteRequest request = ARequest(tokens);
+  request.session_id = "s";
+  request.fixed_plan = true;
+  EXPECT_EQ(ErrorReasonOf(ErrorOf(router, request)), ErrorReason::kNoWorkers);
+  EXPECT_EQ(router.Snapshot().front().prefill_sessions.sessions, 0u);
+  // One that was bound before stays so.
+  request.fixed_plan = false;
+  request.phase = RequestPhase::kPrefill;
+  Decide(router, request);
+  request.phase = RequestPhase::kWhole;
+  request.fixed_plan = true;
+  EXPECT_EQ(ErrorReasonOf(ErrorOf(router, request)), ErrorReason::kNoWorkers);
+  EXPECT_EQ(router.Snapshot().front().prefill_sessions.sessions, 1u);
+}
+
 TEST(RouterLegsTest, WithoutAPrefillWorkerTheRequestIsServedLocallyUnlessStrict) {
   for (const bool strict : {false, true}) {
     SCOPED_TRACE(strict);

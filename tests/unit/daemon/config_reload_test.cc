@@ -71,11 +71,57 @@ TEST(PlanReloadTest, OtherWorkersNeedARestart) {
               HasSubstr("workers (file kv.yaml)"));
 }
 
-TEST(PlanReloadTest, OtherClassesUnderTheSamePathNeedARestart) {
-  LoadedOptions next = With({});
-  next.config.router.scheduler.queue.profile.emplace();
-  EXPECT_THAT(std::string(PlanReload(With({}), next).status().message()),
-              HasSubstr("the classes of the file that router_policy_config names"));
+PolicyClass AClass(std::string name, uint64_t quantum_tokens = 1) {
+  PolicyClass c;
+  c.name = std::move(name);
+  c.quantum_tokens = quantum_tokens;
+  return c;
+}
+
+PolicyProfile AProfile(const std::vector<PolicyClass>& classes) {
+  PolicyProfile profile{.default_policy_family = "chat",
+                        .uncached_isl_buckets = {{.min_tokens = 0, .bucket = "any"}},
+                        .policy_classes = {AClass("chat-any")}};
+  profile.policy_classes[0].policy_family = "chat";
+  profile.policy_classes[0].cache_bucket = "any";
+  profile.policy_classes.insert(profile.policy_classes.end(), classes.begin(), classes.end());
+  return profile;
+}
+
+TEST(PlanReloadTest, OtherClassesUnderTheSamePathAreEachNamed) {
+  LoadedOptions running = With({});
+  running.config.policy_file = "p.yaml";
+  LoadedOptions next = running;
+  running.config.router.scheduler.queue.profile = AProfile({AClass("batch", 5), AClass("gone")});
+  PolicyClass fresh = AClass("new");
+  fresh.busy.tokens = 9;
+  next.config.router.scheduler.queue.profile = AProfile({AClass("batch", 6), fresh});
+  const auto plan = PlanReload(running, next);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->size(), 3u);
+  EXPECT_EQ((*plan)[0].key, "router_policy_config:*/batch");
+  EXPECT_EQ((*plan)[0].from, "fcfs quantum=5");
+  EXPECT_EQ((*plan)[0].to, "fcfs quantum=6");
+  EXPECT_EQ((*plan)[0].source, "file p.yaml");
+  EXPECT_EQ((*plan)[1].key, "router_policy_config:*/gone");
+  EXPECT_EQ((*plan)[1].to, "absent");
+  EXPECT_EQ((*plan)[2].key, "router_policy_config:*/new");
+  EXPECT_EQ((*plan)[2].from, "absent");
+  EXPECT_EQ((*plan)[2].to, "fcfs quantum=1 prefill_busy_threshold=9");
+}
+
+TEST(PlanReloadTest, AnotherDefaultFamilyOrBucketOfOneModelIsNamed) {
+  LoadedOptions running = With({});
+  LoadedOptions next = running;
+  running.config.router.scheduler.queue.model_profiles["m"] = AProfile({});
+  PolicyProfile other = AProfile({});
+  other.uncached_isl_buckets.push_back({.min_tokens = 10, .bucket = "long"});
+  next.config.router.scheduler.queue.model_profiles["m"] = other;
+  const auto plan = PlanReload(running, next);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->size(), 1u);
+  EXPECT_EQ(plan->front().key, "router_policy_config:m");
+  EXPECT_EQ(plan->front().to, "default_policy_family=chat any>=0 long>=10");
 }
 
 // What the table promises to take over, the router must be able to; what it does not, it must refuse.
@@ -95,6 +141,16 @@ TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
       {"decision_detail", "winner"},
       {"shadow_policy", "router_temperature=2"},
       {"log_level", "debug"},
+      {"router_queue_threshold", "0.5"},
+      {"router_queue_policy", "wspt"},
+      {"router_policy_config", KVR_TEST_POLICY_FILE},
+      {"router_overlap_refresh_after_secs", "7"},
+      {"max_waiting_requests", "7"},
+      {"outlier_consecutive_failures", "7"},
+      {"outlier_fast_failure_ms", "7"},
+      {"outlier_base_secs", "7"},
+      {"outlier_max_secs", "777"},
+      {"outlier_max_ejected_share", "0.25"},
       {"active_decode_blocks_threshold", "0.5"},
       {"active_prefill_tokens_threshold", "7"},
       {"active_prefill_tokens_threshold_frac", "0.5"},
