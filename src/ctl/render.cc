@@ -321,6 +321,7 @@ Json DecisionJson(const v1::RouteResponse& r) {
     json["best_available_overlap_target"] = TargetJson(r.best_available_overlap_target());
   json["regret_blocks"] = r.regret_blocks();
   json["draw"] = r.draw();
+  json["config_generation"] = r.config_generation();
   json["weights"] = WeightsJson(r.weights());
   json["filtered"] = FilterCountsJson(r.filtered());
   json["filtered_targets"] = FilteredJson(r);

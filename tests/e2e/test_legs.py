@@ -171,7 +171,15 @@ def report_the_legs(daemon):
         wait_for(text, lambda: text in daemon.log.read_text())
 
     assert report(outcome='failed', leg='prefill') == report(leg='serve') == 400
-    assert report(outcome='succeeded', leg='kv_source') == 200
+    with pytest.raises(grpc.RpcError) as refused:
+        daemon.router.ReportLeg(router_pb2.ReportLegRequest(request_id='r2', outcome=router_pb2.LEG_OUTCOME_FAILED,
+                                                            leg=router_pb2.LEG_KIND_PREFILL), timeout=DEADLINE_S)
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.RpcError) as refused:
+        daemon.router.ReportLeg(router_pb2.ReportLegRequest(request_id='none', outcome=router_pb2.LEG_OUTCOME_FAILED), timeout=DEADLINE_S)
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+    daemon.router.ReportLeg(router_pb2.ReportLegRequest(request_id='r2', outcome=router_pb2.LEG_OUTCOME_SUCCEEDED,
+                                                        target=common_pb2.Target(worker_id=1)), timeout=DEADLINE_S)
     log_has('KVMIGRATE: handshake obtained request_id=r2 source=1/0')
     assert 'decoding on target' not in daemon.log.read_text()
     daemon.router.PrefillComplete(router_pb2.PrefillCompleteRequest(request_id='r2'), timeout=DEADLINE_S)

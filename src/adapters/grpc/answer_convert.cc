@@ -172,6 +172,7 @@ void ToProto(std::string_view request_id, const RouteDecision& decision,
   message->set_draw(decision.draw);
   ToProto(decision.weights, message->mutable_weights());
   message->set_waited_seconds(std::chrono::duration<double>(decision.waited).count());
+  message->set_config_generation(decision.config_generation);
   PlanToProto(decision, message);
 }
 

@@ -164,6 +164,10 @@ void RouteStream::Handle(const v1::StreamRequest& message) {
         bookings_.erase(message.free().request_id());
       }
       break;
+    case v1::StreamRequest::kReportLeg:
+      status = CallReportLeg(routing_, message.report_leg());
+      response.mutable_report_leg();
+      break;
     case v1::StreamRequest::CALL_NOT_SET:
       status = MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest,
                          "no call is set in the message");

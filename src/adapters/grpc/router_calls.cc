@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -33,6 +35,32 @@ absl::StatusOr<LegOutcome> OutcomeFromProto(int outcome) {
   }
 }
 
+absl::StatusOr<std::optional<LegKind>> LegFromProto(int kind) {
+  switch (kind) {
+    case v1::LEG_KIND_UNSPECIFIED:
+      return std::nullopt;
+    case v1::LEG_KIND_SERVE:
+      return LegKind::kServe;
+    case v1::LEG_KIND_PREFILL:
+      return LegKind::kPrefill;
+    case v1::LEG_KIND_KV_SOURCE:
+      return LegKind::kKvSource;
+    case v1::LEG_KIND_DECODE:
+      return LegKind::kDecode;
+    default:
+      return InvalidMessage(fmt::format("leg must be in 0..4, got {}", kind));
+  }
+}
+
+// Longer than any request lasts.
+constexpr uint64_t kMaxAfterMs = 86'400'000;
+
+template <typename Message>
+std::optional<std::chrono::nanoseconds> AfterOf(const Message& message) {
+  if (!message.has_after_ms()) return std::nullopt;
+  return std::chrono::milliseconds(std::min(message.after_ms(), kMaxAfterMs));
+}
+
 }  // namespace
 
 absl::Status CallPrefillComplete(RoutingService* routing,
@@ -61,8 +89,26 @@ absl::Status CallFree(RoutingService* routing, const v1::FreeRequest& request,
                       v1::FreeResponse* response) {
   KVR_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   KVR_ASSIGN_OR_RETURN(const LegOutcome outcome, OutcomeFromProto(request.outcome()));
-  response->set_released(routing->Free(request.request_id(), outcome) == LifecycleResult::kDone);
+  response->set_released(routing->Free(request.request_id(), outcome, AfterOf(request)) ==
+                         LifecycleResult::kDone);
   return absl::OkStatus();
+}
+
+absl::Status CallReportLeg(RoutingService* routing, const v1::ReportLegRequest& request) {
+  KVR_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  LegNews news{.after = AfterOf(request)};
+  KVR_ASSIGN_OR_RETURN(news.outcome, OutcomeFromProto(request.outcome()));
+  if (news.outcome == LegOutcome::kUnknown)
+    return InvalidMessage("outcome must be 1 (succeeded) or 2 (failed), got 0 (unspecified)");
+  KVR_ASSIGN_OR_RETURN(news.kind, LegFromProto(request.leg()));
+  if (request.has_target()) {
+    news.target = Target{.worker = WorkerId{request.target().worker_id()},
+                         .dp_rank = request.target().dp_rank()};
+  }
+  const LifecycleResult result = routing->ReportLeg(request.request_id(), news);
+  if (result == LifecycleResult::kUnknownLeg)
+    return InvalidMessage("the request's plan has no such leg, or it has no target yet");
+  return FoundOrError(result, request.request_id());
 }
 
 }  // namespace kvrouter

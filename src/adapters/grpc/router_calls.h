@@ -14,6 +14,7 @@ absl::Status CallPrefillComplete(RoutingService* routing,
                                  const v1::PrefillCompleteRequest& request);
 absl::Status CallOutputBlock(RoutingService* routing, const v1::OutputBlockRequest& request);
 absl::Status CallKeepAlive(RoutingService* routing, const v1::KeepAliveRequest& request);
+absl::Status CallReportLeg(RoutingService* routing, const v1::ReportLegRequest& request);
 absl::Status CallFree(RoutingService* routing, const v1::FreeRequest& request,
                       v1::FreeResponse* response);
 

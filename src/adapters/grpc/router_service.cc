@@ -219,6 +219,12 @@ grpc::ServerUnaryReactor* RouterGrpcService::KeepAlive(grpc::CallbackServerConte
   return FinishNow(context, CallKeepAlive(routing_, *request));
 }
 
+grpc::ServerUnaryReactor* RouterGrpcService::ReportLeg(grpc::CallbackServerContext* context,
+                                                       const v1::ReportLegRequest* request,
+                                                       v1::ReportLegResponse* /*response*/) {
+  return FinishNow(context, CallReportLeg(routing_, *request));
+}
+
 grpc::ServerUnaryReactor* RouterGrpcService::Free(grpc::CallbackServerContext* context,
                                                   const v1::FreeRequest* request,
                                                   v1::FreeResponse* response) {

@@ -36,6 +36,9 @@ class RouterGrpcService final : public v1::Router::CallbackService {
   grpc::ServerUnaryReactor* KeepAlive(grpc::CallbackServerContext* context,
                                       const v1::KeepAliveRequest* request,
                                       v1::KeepAliveResponse* response) override;
+  grpc::ServerUnaryReactor* ReportLeg(grpc::CallbackServerContext* context,
+                                      const v1::ReportLegRequest* request,
+                                      v1::ReportLegResponse* response) override;
   grpc::ServerUnaryReactor* Free(grpc::CallbackServerContext* context,
                                  const v1::FreeRequest* request,
                                  v1::FreeResponse* response) override;

@@ -192,7 +192,7 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
 {.metric = Metric::kLegs, .name = "kvrouter_legs_total", .type = kCounter, .labels = "outcome",
  .unit = "requests", .weighting = kEach, .origin = kOurs,
  .meaning = "How requests fared on their workers, as callers report it: succeeded or failed.",
- .moves = "With a report of a leg, a Free or DELETE that says so."},
+ .moves = "With a ReportLeg, Free or DELETE that says so."},
 {.metric = Metric::kDecisionRingEntries, .name = "kvrouter_decision_ring_entries", .type = kGauge,
  .unit = "decisions", .weighting = kLevel, .origin = kOurs,
  .meaning = "Recent decisions kept for Explain.",

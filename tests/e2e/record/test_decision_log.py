@@ -186,7 +186,7 @@ def test_the_example_of_the_documentation_runs(start, new_engine, tmp_path):
     wait_for('the log', lambda: daemon.metrics().one(WRITTEN) == asked)
     done = ctl(*[str(log) if word.startswith('/') else word for word in words[1:]])
     assert done.returncode == 0, done.stderr
-    titles = [line[:17].strip() for line in block[2].splitlines() if 'recorded' in line or line.startswith(('decisions', 'would'))]
-    assert len(titles) == 5
-    assert titles == [line[:17].strip() for line in done.stdout.splitlines()[-5:]]
+    titles = [line[:17].strip() for line in block[2].splitlines() if 'recorded' in line or line.startswith(('decisions', 'would', 'not by'))]
+    assert len(titles) == 6
+    assert titles == [line[:17].strip() for line in done.stdout.splitlines()[-6:]]
     assert done.stdout.splitlines()[0].split() == block[2].splitlines()[0].split()

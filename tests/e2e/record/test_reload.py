@@ -202,6 +202,7 @@ def test_policy_classes_follow_their_file_and_who_waits_stays(start, tmp_path):
 
     write_whole(path, POLICIES.format(busy=100000, more=''))
     assert batch.result().booked
+    assert batch.result().config_generation == 1, 'decided by the weights it came under'
     assert waiting(daemon) == 0
     assert all(daemon.free(name) for name in ('batch', 'filler-1', 'filler-2')), 'bookings stay'
 
