@@ -169,6 +169,21 @@ TEST_F(StdEngineTest, SilentHandshakeTimesOut) {
   EXPECT_THAT(reply->Detail(), HasSubstr("no handshake in time"));
 }
 
+TEST_F(StdEngineTest, CancelAndStopInTheHandshake) {
+  ScriptedEngine engine([](EnginePeer& peer, int) { EXPECT_TRUE(peer.WaitClosed()); });
+  StartLink();
+  const std::string url = "https://127.0.0.1:" + std::to_string(engine.port());
+  const auto cancelled = Send(Get(url, "/"));
+  EXPECT_TRUE(Eventually([&engine] { return engine.Connections() == 1; }));
+  last_->Cancel();
+  EXPECT_TRUE(Eventually([this] { return link_->Counters().connections == 0; }));
+  EXPECT_EQ(cancelled->End(), "none");
+  const auto stopped = Send(Get(url, "/"));
+  EXPECT_TRUE(Eventually([&engine] { return engine.Connections() == 2; }));
+  link_->Stop();
+  EXPECT_EQ(stopped->End(), "shutting_down");
+}
+
 TEST_F(StdEngineTest, PausedAndCancelledTlsStreams) {
   StdEngineProcess engine(Serving("engine"));
   StartLink(Trusting("ca"));
