@@ -1,8 +1,12 @@
 // Queue and ejection under changed settings, and whom a request of a bound session waits for.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "kvrouter/error.h"
@@ -215,6 +219,68 @@ TEST_F(RouterQueueReloadTest, WhatIsRefusedLeavesTheQueueAsItWas) {
   Waiting();
   EXPECT_TRUE(Pump().empty());
   EXPECT_EQ(router_->ConfigGeneration(), 1u);
+}
+
+// Run under ThreadSanitizer, too.
+TEST_F(RouterQueueReloadTest, UnderThreadsEveryRequestIsAnsweredOnceWhateverTheClasses) {
+  Start(WithClasses(10, {AClass("batch", 10)}));
+  const BookingId filler = Decided().booking;
+  constexpr uint64_t kRequests = 400;
+  constexpr uint64_t kThreads = 3;
+  std::atomic<uint64_t> answered{0};
+  Waiting();
+  std::atomic<uint64_t> parked{1};
+  std::atomic<bool> done{false};
+  const auto finish = [&](const RouteDecision& decision) {
+    ++answered;
+    EXPECT_TRUE(router_->Finish(decision.booking, now_));
+  };
+  const auto pump = [&] {
+    for (auto batch = router_->Pump(now_); !batch.empty(); batch = router_->Pump(now_)) {
+      for (const auto& resolved : batch) {
+        ASSERT_TRUE(resolved.decision.ok()) << resolved.decision.status();
+        finish(*resolved.decision);
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> callers;
+    for (uint64_t thread = 0; thread < kThreads; ++thread) {
+      callers.emplace_back([&, thread] {
+        const auto tokens = TokensFrom(static_cast<TokenId>(thread * 1000), 64);
+        for (uint64_t i = 0; i < kRequests; ++i) {
+          RouteRequest request = ARequest(tokens);
+          if (i % 2 == 0) request.policy_class = "batch";
+          const auto submission = router_->Submit(request, now_);
+          ASSERT_TRUE(submission.ok()) << submission.status();
+          if (const auto* decision = std::get_if<RouteDecision>(&*submission)) {
+            finish(*decision);
+          } else {
+            ++parked;
+          }
+          pump();
+        }
+      });
+    }
+    std::jthread reloads([&] {
+      for (int i = 0; !done; ++i) {
+        const RouterConfig next = i % 3 == 0   ? WithClasses(10, {})
+                                  : i % 3 == 1 ? WithClasses(10, {AClass("batch", 10)})
+                                               : WithClasses(1'000'000, {AClass("more", 1)});
+        EXPECT_TRUE(router_->Reconfigure(next).ok());
+      }
+    });
+    for (std::jthread& caller : callers) caller.join();
+    done = true;
+  }
+  EXPECT_TRUE(router_->Finish(filler, now_));
+  pump();
+  EXPECT_EQ(answered, kRequests * kThreads + 1);
+  EXPECT_GT(parked, 1u);
+  ExpectIdle(*router_);
+  const auto partitions = router_->Snapshot();
+  for (const QueueClassSnapshot& c : partitions.front().queue)
+    EXPECT_EQ(c.waiting, 0u) << c.policy_class;
 }
 
 TEST_F(RouterQueueReloadTest, EjectionAsConfiguredHoldsFromNowOn) {
