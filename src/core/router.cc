@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "core/decision_description.h"
 #include "core/dump_cursor.h"
 #include "core/external_tier_cache.h"
 #include "core/parked_request.h"
@@ -57,75 +57,6 @@ class ScratchLease {
   static thread_local Scratch scratch_;
 };
 thread_local Scratch ScratchLease::scratch_;
-
-uint64_t Rounded(double blocks) { return static_cast<uint64_t>(std::llround(blocks)); }
-
-// Engines always compute the last token of a prompt, so of a fully cached one a block less is hit.
-uint64_t ExpectedEngineHitTokens(const IdentifiedPrompt& prompt, double device_blocks) {
-  if (prompt.isl_tokens == 0) return 0;
-  const uint64_t most_blocks = (prompt.isl_tokens - 1) / prompt.block_size_tokens;
-  return std::min(static_cast<uint64_t>(device_blocks), most_blocks) * prompt.block_size_tokens;
-}
-
-// What the candidates had to offer and what the choice gave up of it.
-void DescribeRegret(const CandidateTable& table, RouteDecision* decision) {
-  const double best_blocks = table.summary.most_overlap_blocks;
-  decision->best_available_overlap_blocks = best_blocks;
-  decision->regret_blocks = best_blocks - decision->effective_overlap_blocks;
-  if (best_blocks <= 0) return;
-  decision->best_available_overlap_target =
-      decision->regret_blocks > 0 ? table.seen[table.summary.most_overlap_index].target()
-                                  : decision->target;
-}
-
-DecisionWeights WeightsOf(const ScoreContext& context) {
-  return {.cost = context.weights.cost,
-          .track_prefill_tokens = context.weights.track_prefill_tokens,
-          .assume_kv_reuse = context.weights.assume_kv_reuse,
-          .least_active_prefill_tokens = context.least_active_prefill_tokens,
-          .decode_pool = context.decode_pool};
-}
-
-// Written in place: a decision is large enough for its moves to show.
-void Describe(const IdentifiedPrompt& prompt, const CandidateTable& table,
-              const Placement& placement, const RouterSettings::Version& settings,
-              DetailBuffers* buffers, RouteDecision* out) {
-  RouteDecision& decision = *out;
-  const CandidateCost chosen =
-      ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index),
-                table.TaintMultiplierOf(placement.index));
-  const uint64_t full_blocks = prompt.local_hashes.size();
-  const bool has_partial_block = prompt.isl_tokens > full_blocks * prompt.block_size_tokens;
-  decision.target = chosen.target;
-  decision.role = placement.worker->role;
-  decision.incarnation = placement.worker->incarnation;
-  decision.address = placement.worker->address;
-  decision.plan = Plan::kLocal;
-  decision.reason = placement.reason;
-  decision.booking = placement.booking;
-  decision.booked = placement.booking != kNoBooking;
-  decision.isl_tokens = prompt.isl_tokens;
-  decision.block_size_tokens = prompt.block_size_tokens;
-  decision.is_eagle = prompt.is_eagle;
-  decision.image_token_id = prompt.image_token_id;
-  decision.isl_blocks = full_blocks + (has_partial_block ? 1 : 0);
-  decision.full_blocks = full_blocks;
-  decision.effective_overlap_blocks = chosen.effective_overlap_blocks;
-  decision.overlap_blocks = Rounded(chosen.effective_overlap_blocks);
-  decision.expected_engine_hit_tokens =
-      ExpectedEngineHitTokens(prompt, chosen.device_overlap_blocks);
-  decision.best_overlap_blocks = placement.best_overlap_blocks;
-  decision.best_overlap_target = placement.best_overlap_target;
-  DescribeRegret(table, &decision);
-  decision.filtered = FilterCountsOf(placement.filtered);
-  decision.filtered_targets = table.filtered;
-  decision.weights = WeightsOf(table.context);
-  decision.tie_size = placement.pick.tie_size;
-  decision.temperature = table.context.weights.temperature;
-  decision.draw = placement.pick.draw;
-  decision.config_generation = settings.generation;
-  DescribeCandidates(table, placement.index, settings.config.decision_detail, buffers, &decision);
-}
 
 // What the caller says is cached, in blocks; absent when it says nothing.
 absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& request,
@@ -318,8 +249,8 @@ absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released
   KVR_RETURN_IF_ERROR(placement.status());
   const auto& parked = static_cast<const ParkedRequest&>(*released.request);
   absl::StatusOr<RouteDecision> decision(absl::in_place);
-  Describe(parked.prompt, scratch->candidates, *placement, *parked.settings, &scratch->detail,
-           &*decision);
+  DescribeDecision(parked.prompt, scratch->candidates, *placement, *parked.settings,
+                   &scratch->detail, &*decision);
   decision->waited = released.waited;
   RequestCourse({.request = parked.route,
                  .prompt = parked.prompt,
@@ -401,7 +332,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   // report
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
   auto& decision = std::get<RouteDecision>(*submission);
-  Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  DescribeDecision(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
   // migrate, legs
   course.Describe(placement, &decision);
   impl_->TryShadow(request, config, placement, scratch.operator->(), &decision);
@@ -457,7 +388,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
           &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
-  Describe(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  DescribeDecision(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
   decision.session = DescribeSession(session, placement);
   if (decision.role == WorkerRole::kPrefill) decision.leg = RequestPhase::kPrefill;
   Impl::Remember(partition.get(), decision, prompt, now);
