@@ -14,8 +14,8 @@
 
 namespace kvrouter {
 
-// A TCP connection, with TLS or without, that is read and written when its socket is ready, so that none needs a buffer
-// of its own while it waits.
+// A TCP connection, with TLS or without, that is read and written when its socket is ready, so that
+// none needs a buffer of its own while it waits.
 //
 // Thread safety: thread-compatible.
 class EngineStream {
