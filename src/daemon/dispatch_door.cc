@@ -53,10 +53,20 @@ class DispatchDoor::Log final : public DispatchObserver {
 
 absl::Status Validate(const DispatchDoorConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.dispatch));
-  const auto& tls = config.engines.tls;
+  const TlsClientConfig& tls = config.engines.tls;
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return absl::InvalidArgumentError(
         "engine_tls_cert_path and engine_tls_key_path belong together: one of them is empty");
+  }
+  const TlsServerConfig& door = config.http.tls;
+  if (door.certificate_file.empty() != door.key_file.empty()) {
+    return absl::InvalidArgumentError(
+        "dispatch_tls_cert_path and dispatch_tls_key_path belong together: one of them is empty");
+  }
+  if (!door.client_ca_file.empty() && !door.Enabled()) {
+    return absl::InvalidArgumentError(
+        "dispatch_tls_client_ca_cert_path needs dispatch_tls_cert_path: certificates of clients "
+        "are asked for in TLS only");
   }
   return absl::OkStatus();
 }

@@ -53,6 +53,16 @@ void AddDoor(std::vector<Option>* table) {
                      "gateways that have no tokenizer. With dispatch it is always answered."));
   t.push_back(Words("dispatch-listen", "KVROUTER_DISPATCH_LISTEN", FIELD(http.listen), "HOST:PORT",
                     IsHostPort, "Address of the OpenAI door; port 0 takes a free one."));
+  t.push_back(Words("dispatch-tls-cert-path", "KVROUTER_DISPATCH_TLS_CERT_PATH",
+                    FIELD(http.tls.certificate_file), "a path, or empty", Anything,
+                    "Certificate of the OpenAI door with its chain (PEM), which then speaks TLS "
+                    "only; read again when it changes. With dispatch-tls-key-path. Empty: plain "
+                    "text."));
+  t.push_back(Words("dispatch-tls-key-path", "KVROUTER_DISPATCH_TLS_KEY_PATH",
+                    FIELD(http.tls.key_file), "a path, or empty", Anything, "Its key (PEM)."));
+  t.push_back(Words("dispatch-tls-client-ca-cert-path", "KVROUTER_DISPATCH_TLS_CLIENT_CA_CERT_PATH",
+                    FIELD(http.tls.client_ca_file), "a path, or empty", Anything,
+                    "If set, its clients must show a certificate signed by one of these (PEM)."));
   t.push_back(Whole("dispatch-threads", "KVROUTER_DISPATCH_THREADS", FIELD(http.threads), 1, 64,
                     "Threads of the OpenAI door."));
   t.push_back(Whole("dispatch-max-body-bytes", "KVROUTER_DISPATCH_MAX_BODY_BYTES",

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 
@@ -312,3 +313,36 @@ def test_an_idle_stream_takes_little_memory(door):
     for stream in streams:
         stream.close()
     wait_for('no load', lambda: no_load(daemon))
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """(certificate, key) of 127.0.0.1, signed by itself"""
+    if shutil.which('openssl') is None:
+        pytest.skip('skipped, openssl not found')
+    files = tmp_path / 'door.pem', tmp_path / 'door.key'
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=door', '-addext',
+                    'subjectAltName=IP:127.0.0.1', '-out', str(files[0]), '-keyout', str(files[1])], check=True, capture_output=True)
+    return files
+
+
+def test_door_speaks_tls_and_nothing_else_when_it_has_a_certificate(door, certificate):
+    daemon, _ = door('--dispatch-tls-cert-path', str(certificate[0]), '--dispatch-tls-key-path', str(certificate[1]))
+    host, port = daemon.openai_address.rsplit(':', 1)
+    trust = ssl.create_default_context(cafile=str(certificate[0]))
+    connection = http.client.HTTPSConnection(host, int(port), timeout=DEADLINE_S, context=trust)
+    connection.request('POST', '/v1/completions', json.dumps({'model': MODEL, 'prompt': 'over TLS', 'max_tokens': 4, 'stream': True}))
+    answer = connection.getresponse()
+    assert answer.status == 200 and events(answer.read())[-1] == b'[DONE]'
+    connection.close()
+    with pytest.raises(ssl.SSLError):  # somebody else's word
+        http.client.HTTPSConnection(host, int(port), timeout=DEADLINE_S, context=ssl.create_default_context()).request('GET', '/v1/models')
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        ask(daemon.openai_address, '/v1/models')
+    wait_for('both counted', lambda: daemon.metrics().one('kvrouter_http_tls_handshakes_failed_total') >= 2)
+
+
+def test_a_certificate_that_cannot_be_used_ends_the_start_with_one_line(run, certificate):
+    done = run('--dispatch', '--dispatch-listen', '127.0.0.1:0', '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0',
+               '--dispatch-tls-cert-path', str(certificate[1]), '--dispatch-tls-key-path', str(certificate[1]))
+    assert done.returncode == 1 and str(certificate[1]) in done.stderr

@@ -26,6 +26,10 @@ void ShowHttp(const HttpFigures& http, MetricFamilies* out) {
   out->Add(http.answers_without_room, {{"what", "answer"}});
   out->Show(Metric::kHttpStreamsOverflowed, http.streams_overflowed);
   out->Show(Metric::kHttpStreamsPaused, http.streams_paused);
+  out->Show(Metric::kHttpTlsHandshakesFailed, http.tls_handshakes_failed);
+  out->Open(Metric::kHttpTlsReloads);
+  out->Add(http.tls_reloads, {{"result", "taken"}});
+  out->Add(http.tls_reloads_failed, {{"result", "failed"}});
   const auto add_routes = [&](const std::vector<HttpRouteFigure>& figures) {
     for (const HttpRouteFigure& figure : figures) {
       out->Add(

@@ -36,6 +36,9 @@ struct HttpFigures {
   uint64_t answers_without_room = 0;
   uint64_t streams_overflowed = 0;
   uint64_t streams_paused = 0;
+  uint64_t tls_handshakes_failed = 0;
+  uint64_t tls_reloads = 0;
+  uint64_t tls_reloads_failed = 0;
   std::vector<HttpRouteFigure> selection_answers;
   std::vector<HttpRouteFigure> indexer_answers = {};  // none if that API is not served
   std::vector<HttpRouteFigure> route_text_answers = {};

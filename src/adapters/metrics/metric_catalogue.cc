@@ -998,6 +998,16 @@ constexpr std::array<MetricInfo, kMetricCount> kCatalogue = {{
  .type = kCounter, .unit = "pauses", .weighting = kEach, .origin = kOurs,
  .meaning = "Times a streamed HTTP answer waited for its client: 64 KiB of it were not with the kernel.",
  .moves = "With every pause of a stream whose source can wait."},
+{.metric = Metric::kHttpTlsHandshakesFailed, .name = "kvrouter_http_tls_handshakes_failed_total",
+ .type = kCounter, .unit = "connections", .weighting = kEach, .origin = kOurs,
+ .meaning = "HTTP connections ended since they did not come to speak TLS with us: plain text, no "
+            "common version, a client's certificate that is missing or not ours, or too slow.",
+ .moves = "With every such connection."},
+{.metric = Metric::kHttpTlsReloads, .name = "kvrouter_http_tls_reloads_total", .type = kCounter,
+ .labels = "result", .unit = "reloads", .weighting = kEach, .origin = kOurs,
+ .meaning = "Changed files of the OpenAI door's certificate: taken, or not usable (failed), when "
+            "those before serve on.",
+ .moves = "When such a change is noticed."},
 {.metric = Metric::kHttpSelectionRequests, .name = "kvrouter_http_selection_requests_total",
  .type = kCounter, .labels = "method, route, status", .unit = "calls", .weighting = kEach,
  .origin = kOurs,

@@ -225,6 +225,8 @@ enum class Metric : uint8_t {
   kHttpBuffersFull,
   kHttpStreamsOverflowed,
   kHttpStreamsPaused,
+  kHttpTlsHandshakesFailed,
+  kHttpTlsReloads,
   kHttpSelectionRequests,
   kHttpIndexerRequests,
   kSelectionsCached,
