@@ -23,6 +23,9 @@ TEST(FeedLossTest, AReplayThatWasCutShortDoesNotMeanThatTheEngineForgot) {
   ASSERT_EQ(h.TakeRequest(), 1u);
   h.Replayed(engine.history()[1]);  // it is the same engine, but the rest of the answer is lost
   h.Advance(seconds(6));
+  ASSERT_EQ(h.TakeRequest(), 1u) << "asked for once more";
+  h.Replayed(engine.history()[1]);  // and lost again
+  h.Advance(seconds(6));
   ASSERT_EQ(h.feed().State(), FeedState::kDegraded) << h.feed().Detail();
   h.Advance(minutes(1));
   h.Advance(minutes(1));
