@@ -5,6 +5,7 @@
 
 #include "dispatch/dispatcher.h"
 #include "dispatch/json_text.h"
+#include "kvrouter/error.h"
 
 namespace kvrouter {
 namespace {
@@ -35,7 +36,7 @@ int HttpStatusOf(const absl::Status& status) {
     case absl::StatusCode::kAlreadyExists:
       return 409;
     case absl::StatusCode::kResourceExhausted:
-      return 429;
+      return ErrorReasonOf(status) == ErrorReason::kTooLarge ? 413 : 429;
     case absl::StatusCode::kUnavailable:
       return 503;
     case absl::StatusCode::kDeadlineExceeded:

@@ -395,6 +395,18 @@ TEST(DispatcherTest, AModelWhoseWorkersAllLeftIsUnavailableAndNotUnknown) {
   fleet.ExpectNothingLeft();
 }
 
+// To wait and try again, as after 429, would not make it shorter.
+TEST(DispatcherTest, APromptOverTheRoutersLimitIsTooLargeAndNoMatterOfLoad) {
+  FleetOptions options;
+  options.service.max_prompt_tokens = 8;
+  DispatchFleet fleet(options);
+  fleet.AddEngine(1);
+  const auto client = fleet.SendAndRun(CompletionBody(Ids(9), true));
+  EXPECT_EQ(client->status, 413);
+  EXPECT_NE(client->body.find("\"too_large\""), std::string::npos) << client->body;
+  fleet.ExpectNothingLeft();
+}
+
 TEST(DispatcherTest, ALongRequestShowsSignsOfLife) {
   FleetOptions options;
   options.router.scheduler.active_request_expiry = seconds(30);
