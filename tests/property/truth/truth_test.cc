@@ -3,6 +3,12 @@
 //
 //   KVR_TRUTH_SEEDS=first..last   other seeds than the first 500
 //   KVR_TRUTH_TRACE=rank          after a failure, what happened there with the shortest plan
+//
+// Changes of the feed that its faults do not tell from the right thing within 500 seeds, and that
+// unit tests do: an equal sequence with another timestamp taken for a repetition (FeedCursorTest,
+// EngineFeedTest), orphans not noted (EngineFeedTest, PlaneRankFeedTest), the order of publishers
+// off (PublisherOrderTest, PlaneRankFeedTest), blocks kept after a hole (EngineFeedTest,
+// FeedLossTest).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
