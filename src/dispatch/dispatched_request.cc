@@ -178,8 +178,12 @@ void DispatchedRequest::FollowPlan() {
   const RouteDecision& decision = *decision_;
   const LegTarget target{
       .target = decision.target, .incarnation = decision.incarnation, .address = decision.address};
-  if (request_->headers().explain && context_->config.explain_headers)
-    answer_.AddHeaders(ExplainHeaders(id_, decision));
+  if (request_->headers().explain && context_->config.explain_headers) {
+    if (std::string why = ExplanationOf(decision); !why.empty()) explanation_ = std::move(why);
+    std::optional<Target> prefill_worker;
+    if (ask_ == Ask::kDecode && handshake_) prefill_worker = handshake_->producer.target;
+    answer_.AddHeaders(ExplainHeaders(id_, decision, prefill_worker, explanation_));
+  }
   if (ask_ == Ask::kDecode) {
     SendServe(target, std::exchange(handshake_, std::nullopt));
     return;

@@ -57,6 +57,25 @@ TEST(TwoLegTest, TheProducerGetsOneTokenAndTheConsumerItsHandshakeWhole) {
   fleet->ExpectNothingLeft();
 }
 
+// The decode leg is a decision of its own, and its gate had nothing to say.
+TEST(TwoLegTest, WhoAsksIsToldWhyThePromptWasComputedElsewhere) {
+  const auto fleet = PrefillFleet();
+  const auto client =
+      fleet->Send(CompletionBody(Ids(kPromptTokens), true), {{"x-route-explain", "1"}});
+  fleet->link.Run(seconds(5));
+  const auto legs = Legs(*fleet);
+  ASSERT_EQ(legs.size(), 2u);
+  EXPECT_EQ(client->Header("x-kvrouter-plan"), "remote_prefill");
+  EXPECT_TRUE(std::string(client->Header("x-kvrouter-explanation")).starts_with("remote "))
+      << client->Header("x-kvrouter-explanation");
+  const auto url_of = [&](std::string_view header) {
+    return DispatchFleet::Url(std::stoull(std::string(client->Header(header))));
+  };
+  EXPECT_EQ(url_of("x-kvrouter-prefill-worker"), legs[0].base_url);
+  EXPECT_EQ(url_of("x-kvrouter-worker"), legs[1].base_url);
+  fleet->ExpectNothingLeft();
+}
+
 TEST(TwoLegTest, AMigrationIsReportedSoThatTheForksMarkersAreLogged) {
   const auto fleet = MigrationFleet();
   const auto client =
