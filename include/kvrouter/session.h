@@ -41,7 +41,7 @@ std::string DerivedSessionName(SessionKey key);
 
 // The soft mode: a session's target is preferred, not fixed.
 struct SoftPin {
-  double max_cost_factor = 1.5;      // >= 1, finite
+  double max_cost_factor = 4;        // >= 1, finite
   double max_extra_cost_blocks = 0;  // >= 0, finite
 
   friend bool operator==(const SoftPin&, const SoftPin&) = default;

@@ -93,8 +93,7 @@ TEST(AffinityFiguresTest, SoftlyBoundSessionsKeepThatAndTheShortestTimeToFirstTo
   for (const Workload* workload : AllWorkloads()) {
     SCOPED_TRACE(workload->name);
     const PolicyFigures figures =
-        FiguresWith(*workload, {kBound, kFromPrefix, "session_soft=true",
-                                "session_soft_max_cost_factor=4", "prefill_load_scale=16"});
+        FiguresWith(*workload, {kBound, kFromPrefix, "session_soft=true", "prefill_load_scale=16"});
     EXPECT_GE(figures.full_block_hit, 0.95 * workload->ideal_full_block_hit);
     EXPECT_LE(figures.max_over_mean_prefill, 1.4);
     EXPECT_LE(figures.ttft_p99_s, workload->cost_only_ttft_p99_s);
