@@ -56,6 +56,35 @@ def feed_state(daemon, worker_id):
     return states[0] if states else None
 
 
+def test_a_worker_that_reports_too_many_used_blocks_gets_no_requests(start, nats):
+    port = free_port()
+    nats(port)
+    daemon = start('--event-plane', 'nats', '--active-decode-blocks-threshold', '0.9', env={'NATS_SERVER': f'nats://127.0.0.1:{port}'})
+    daemon.register(4096, total_kv_blocks=300)
+    client = NatsClient(port)
+
+    def report(used_blocks):
+        def known():  # told again and again: nobody may be listening yet
+            client.publish(SUBJECT + 'kv_metrics', envelope(
+                {'worker_id': 4096, 'dp_rank': 0, 'active_decode_blocks': used_blocks, 'active_prefill_tokens': None,
+                 'kv_used_blocks': used_blocks}, 'kv_metrics'))
+            return daemon.metrics().all('kvrouter_worker_reported_kv_used_blocks') == [used_blocks]
+
+        wait_for('the load report', known)
+
+    def outcome():
+        try:
+            daemon.route(TOKENS, advise_only=True)
+        except grpc.RpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+    report(271)
+    wait_for('overload', lambda: outcome() == grpc.StatusCode.RESOURCE_EXHAUSTED)
+    report(270)
+    wait_for('relief', lambda: outcome() == grpc.StatusCode.OK)
+
+
 def test_dynamo_workers_over_nats_are_known_and_a_broker_that_comes_late_or_goes_stops_nothing(start, nats):
     port = free_port()
     daemon = start('--event-plane', 'nats', '--nats-reconnect-max-ms', '100', '--ready-bound-ms', '100',
