@@ -1,5 +1,6 @@
 #include "dispatch/dispatcher.h"
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <string_view>
@@ -35,6 +36,11 @@ DispatchObserver* OrNull(DispatchObserver* observer) {
   return observer != nullptr ? observer : &null;
 }
 
+// Otherwise no engine could be sent it, and every one of them would seem to have failed.
+bool IsSendable(std::string_view query) {
+  return std::all_of(query.begin(), query.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+}
+
 bool ListsModels(const DispatchRequest& request) {
   return request.method == "GET" && request.path == "/v1/models";
 }
@@ -62,7 +68,14 @@ class Dispatcher::Impl {
   }
 
   void Serve(DispatchRequest request, std::shared_ptr<ClientReply> reply) {
-    if (ListsModels(request) && ServesSeveralModels()) {
+    if (!IsSendable(request.query)) {
+      reply->Complete(
+          400, {{"content-type", "application/json"}},
+          OpenAiError(400, "the query holds a byte that is no printable ASCII", "invalid_request"));
+      context_->live.CountRefused(DispatchOutcome::kRejected);
+      return;
+    }
+    if (ListsModels(request) && !ServesOneModel()) {
       reply->Complete(200, {{"content-type", "application/json"}},
                       ModelList(context_->directory.Partitions()));
       context_->live.CountRefused(DispatchOutcome::kSuccess);
@@ -146,11 +159,11 @@ class Dispatcher::Impl {
     return false;
   }
 
-  bool ServesSeveralModels() const {
+  bool ServesOneModel() const {
     std::set<std::string> names;
     for (const auto& partition : context_->directory.Partitions())
       names.insert(partition->model_name);
-    return names.size() > 1;
+    return names.size() == 1;
   }
 
   const std::shared_ptr<DispatchContext> context_;

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <limits>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
@@ -141,6 +143,27 @@ bool IsIn(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// What the client's Connection header names ends here, too: with it one may say what only the next
+// hop shall know.
+std::vector<std::string> ConnectionOptions(const HeaderList& headers) {
+  std::vector<std::string> options;
+  for (const auto& [name, value] : headers) {
+    if (name != "connection") continue;
+    size_t begin = 0;
+    while (begin < value.size()) {
+      const size_t end = std::min(value.find_first_of(", \t", begin), value.size());
+      if (end > begin) options.push_back(value.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  for (std::string& option : options) {
+    for (char& c : option) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 std::string_view FindHeader(const HeaderList& headers, std::string_view name) {
@@ -169,9 +192,12 @@ absl::StatusOr<RequestHeaders> ReadRequestHeaders(const HeaderList& headers, con
 }
 
 HeaderList EngineHeaders(const HeaderList& headers) {
+  const std::vector<std::string> options = ConnectionOptions(headers);
   HeaderList kept;
   for (const auto& header : headers) {
-    if (!IsIn(kNotForEngines, header.first)) kept.push_back(header);
+    if (IsIn(kNotForEngines, header.first)) continue;
+    if (std::find(options.begin(), options.end(), header.first) != options.end()) continue;
+    kept.push_back(header);
   }
   return kept;
 }

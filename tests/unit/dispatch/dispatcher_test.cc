@@ -222,6 +222,8 @@ TEST(DispatcherTest, HeadersOfTheClientReachTheEngineExceptThoseOfTheConnection)
                                                   {"authorization", "Bearer k"},
                                                   {"host", "front"},
                                                   {"accept-encoding", "gzip"},
+                                                  {"connection", "close, X-Hop"},
+                                                  {"x-hop", "1"},
                                                   {"x-dynamo-dp-rank", "5"},
                                                   {"x-dynamo-worker-instance-id", "1"}});
   std::map<std::string, std::string> sent;
@@ -231,6 +233,25 @@ TEST(DispatcherTest, HeadersOfTheClientReachTheEngineExceptThoseOfTheConnection)
   EXPECT_EQ(sent["x-data-parallel-rank"], "5") << "the global rank";
   EXPECT_FALSE(sent.contains("host"));
   EXPECT_FALSE(sent.contains("accept-encoding"));
+  EXPECT_FALSE(sent.contains("x-hop")) << "the connection header names it";
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, AQueryThatCannotBeSentIsTheClientsFaultAndNoWorkers) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  for (const std::string path : {"/v1/completions", "/v1/embeddings"}) {
+    auto client = std::make_shared<RecordingClient>();
+    DispatchRequest request;
+    request.path = path;
+    request.query = "user=\xc3\xa9";
+    request.body = CompletionBody(Ids(8), true);
+    fleet.dispatcher.Serve(std::move(request), client);
+    fleet.link.Run(seconds(30));
+    EXPECT_EQ(client->status, 400) << path;
+    EXPECT_NE(client->body.find("invalid_request"), std::string::npos) << client->body;
+  }
+  EXPECT_TRUE(fleet.link.calls().empty());
   fleet.ExpectNothingLeft();
 }
 
@@ -368,6 +389,14 @@ TEST(DispatcherTest, AnAdaptersNameLeadsToTheWorkersOfItsModel) {
         fleet.SendAndRun(R"({"model":"tuned","prompt":[1,2,3]})", {{"x-route-explain", "1"}});
     EXPECT_EQ(client->Header("x-kvrouter-worker"), "1/0");
   }
+  fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, WhereNoModelIsServedTheListIsEmpty) {
+  DispatchFleet fleet;
+  const auto models = fleet.Send("", {}, "/v1/models", "GET");
+  EXPECT_EQ(models->status, 200);
+  EXPECT_EQ(models->body, R"({"object":"list","data":[]})");
   fleet.ExpectNothingLeft();
 }
 
