@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "dispatch/json_cursor.h"
 #include "kvrouter/error.h"
+#include "service/request_limits.h"
 
 namespace kvrouter {
 namespace {
@@ -39,7 +40,7 @@ absl::Status ReadTokenIds(JsonValue value, std::string_view field, const OpenAiL
                                       std::numeric_limits<TokenId>::max(), text, ids->size()));
     }
     if (ids->size() >= limits.max_prompt_tokens) {
-      return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kTooLarge,
+      return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
                        fmt::format("{} has more than {} tokens", field, limits.max_prompt_tokens));
     }
     ids->push_back(static_cast<TokenId>(id));
@@ -112,20 +113,27 @@ absl::Status ReadWorkerIdField(JsonValue value, std::string_view field,
   return *id ? absl::OkStatus() : BadJsonField(field, "must be a whole number");
 }
 
+// The router refuses as many; read whole they would take many times what they do in the body.
+absl::Status CheckTaints(std::string_view field, size_t taints) {
+  if (taints <= kMaxTaintsPerRequest) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kResourceExhausted, ErrorReason::kTooLarge,
+                   fmt::format("{} has more than {} entries", field, kMaxTaintsPerRequest));
+}
+
 absl::Status ReadConstraints(JsonValue value, RoutingConstraints* constraints) {
   return VisitIfObject(value, [&](std::string_view key, JsonValue member) -> absl::Status {
     if (key == "required_taints") {
       return VisitIfArray(member, [&](JsonValue element) {
         if (auto taint = StringOf(element))
           constraints->required_taints.push_back(*std::move(taint));
-        return absl::OkStatus();
+        return CheckTaints(key, constraints->required_taints.size());
       });
     }
     if (key != "preferred_taints") return absl::OkStatus();
     return VisitIfObject(member, [&](std::string_view taint, JsonValue weight) {
       const std::string name(taint);
       if (const auto number = DoubleOf(weight)) constraints->preferred_taints[name] = *number;
-      return absl::OkStatus();
+      return CheckTaints(key, constraints->preferred_taints.size());
     });
   });
 }
@@ -177,11 +185,13 @@ absl::Status ReadNvExt(JsonValue value, Reader* reader) {
   return absl::OkStatus();
 }
 
+// Engines take "2" and 2.0 for 2, and 1 for true: what may mean it is treated as if it did.
 void ReadSequences(JsonValue value, Reader* reader) {
-  if (UnsignedOf(value).value_or(1) > 1) MarkPlain(reader, PlainReason::kSeveralChoices);
+  if (!IsNull(value) && UnsignedOf(value) != uint64_t{1})
+    MarkPlain(reader, PlainReason::kSeveralChoices);
 }
 
-bool IsTrue(JsonValue value) { return BoolOf(value).value_or(false); }
+bool MayBeTrue(JsonValue value) { return !IsNull(value) && BoolOf(value).value_or(true); }
 
 absl::Status ReadMember(std::string_view key, JsonValue value, Reader* reader) {
   OpenAiRequest& request = reader->request;
@@ -195,13 +205,13 @@ absl::Status ReadMember(std::string_view key, JsonValue value, Reader* reader) {
     if (!model) return BadJsonField("model", "must be a string");
     request.model = *std::move(model);
   } else if (key == "stream") {
-    request.stream = IsTrue(value);
+    request.stream = BoolOf(value).value_or(false);
   } else if (key == "n" || key == "best_of") {
     ReadSequences(value, reader);
   } else if (key == "use_beam_search") {
-    if (IsTrue(value)) MarkPlain(reader, PlainReason::kSeveralChoices);
+    if (MayBeTrue(value)) MarkPlain(reader, PlainReason::kSeveralChoices);
   } else if (key == "echo") {
-    if (IsTrue(value)) MarkPlain(reader, PlainReason::kWholePrompt);
+    if (MayBeTrue(value)) MarkPlain(reader, PlainReason::kWholePrompt);
   } else if (key == "suffix" || key == "prompt_logprobs" || key == "truncate_prompt_tokens" ||
              key == "prompt_embeds") {
     if (!IsNull(value)) MarkPlain(reader, PlainReason::kWholePrompt);
@@ -249,8 +259,12 @@ std::optional<OpenAiEndpoint> OpenAiEndpointOf(std::string_view path) {
 absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiEndpoint endpoint, const std::string& body,
                                                 const OpenAiLimits& limits) {
   Reader reader{.endpoint = endpoint, .limits = limits, .text = {}};
-  KVR_RETURN_IF_ERROR(
-      VisitBody(body, &reader.text, [&reader](std::string_view key, JsonValue value) {
+  KVR_RETURN_IF_ERROR(VisitBody(
+      body, &reader.text,
+      [&, members = uint64_t{0}](std::string_view key, JsonValue value) mutable {
+        if (++members > limits.max_members) {
+          return BadJsonField("body", fmt::format("has more than {} fields", limits.max_members));
+        }
         return ReadMember(key, value, &reader);
       }));
   return Finished(std::move(reader));

@@ -65,6 +65,8 @@ struct OpenAiRequest {
 
 struct OpenAiLimits {
   uint64_t max_prompt_tokens = 16'777'216;
+  // Each is kept track of where a body is edited, which takes ten times what `"":0,` does.
+  uint64_t max_members = 4096;
 };
 
 // Errors: kInvalidRequest or kTooLarge, naming field, value and limit. Reads in place a `body` with

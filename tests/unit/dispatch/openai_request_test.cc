@@ -1,5 +1,6 @@
 #include "dispatch/openai_request.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -65,6 +66,14 @@ TEST(OpenAiRequestTest, ErrorsNameFieldValueAndLimit) {
   EXPECT_NE(ErrorOf(R"({"prompt":[1,2,3]})", {.max_prompt_tokens = 2})
                 .find("prompt has more than 2 tokens"),
             std::string::npos);
+  EXPECT_NE(ErrorOf(R"({"a":1,"b":1,"b":1})", {.max_members = 2}).find("more than 2 fields"),
+            std::string::npos);
+  const std::string taints = fmt::format("{}", fmt::join(std::vector<int>(257, 1), "\",\""));
+  const std::string constraints =
+      R"({"nvext":{"routing_constraints":{"required_taints":[")" + taints + R"("]}}})";
+  EXPECT_NE(ErrorOf(constraints).find("required_taints has more than 256 entries"),
+            std::string::npos)
+      << ErrorOf(constraints);
   EXPECT_NE(ErrorOf(R"({"model":7})").find("model must be a string"), std::string::npos);
   EXPECT_NE(ErrorOf(R"({"nvext":{"decode_worker_id":"x"}})").find("nvext.decode_worker_id"),
             std::string::npos);
@@ -78,6 +87,12 @@ TEST(OpenAiRequestTest, MarksWhatOneEngineMustServe) {
   EXPECT_EQ(Read(R"({"n":1,"best_of":1})").plain, PlainReason::kNone);
   EXPECT_EQ(Read(R"({"echo":true})").plain, PlainReason::kWholePrompt);
   EXPECT_EQ(Read(R"({"echo":false,"suffix":null})").plain, PlainReason::kNone);
+  for (const std::string value : {R"("2")", "2.0", "true"}) {
+    EXPECT_EQ(Read(R"({"n":)" + value + "}").plain, PlainReason::kSeveralChoices) << value;
+  }
+  EXPECT_EQ(Read(R"({"n":null,"best_of":null,"use_beam_search":null})").plain, PlainReason::kNone);
+  EXPECT_EQ(Read(R"({"use_beam_search":"yes"})").plain, PlainReason::kSeveralChoices);
+  EXPECT_EQ(Read(R"({"echo":1})").plain, PlainReason::kWholePrompt);
   EXPECT_EQ(Read(R"({"truncate_prompt_tokens":4})").plain, PlainReason::kWholePrompt);
   EXPECT_EQ(Read(R"({"kv_transfer_params":{}})").plain, PlainReason::kCallersParameters);
 }
