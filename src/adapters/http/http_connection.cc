@@ -59,6 +59,7 @@ void HttpConnection::AwaitRequest() {
   phase_ = Phase::kIdle;
   head_done_ = false;
   server_->connections.SetWaiting(this);
+  SkipEmptyLines();
   if (buffer_.size() > 0) return ReadRequest();
   if (server_->stopping.load() || evicted_) return Close();
   ArmReadTimer(server_->config.idle_timeout);
@@ -95,7 +96,17 @@ void HttpConnection::OnRead(ErrorCode error, size_t bytes) {
   }
   if (phase_ == Phase::kDraining) return StartRead(kReadBytes);  // not committed: thrown away
   buffer_.commit(bytes);
-  if (phase_ == Phase::kIdle) ReadRequest();
+  if (phase_ == Phase::kIdle) return AwaitRequest();
+  SkipEmptyLines();
+  if (phase_ == Phase::kAnswering && buffer_.size() == 0) StartRead(kNoticeBytes);
+}
+
+void HttpConnection::SkipEmptyLines() {
+  while (buffer_.size() > 0) {
+    const char first = *static_cast<const char*>(buffer_.data().data());
+    if (first != '\r' && first != '\n') return;
+    buffer_.consume(1);
+  }
 }
 
 void HttpConnection::ReadRequest() {

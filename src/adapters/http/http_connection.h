@@ -58,11 +58,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
  private:
   using ErrorCode = boost::system::error_code;
+  // Room for the next request's first bytes while an answer is awaited.
+  static constexpr size_t kNoticeBytes = 512;
+
   enum class Phase : uint8_t { kHandshaking, kIdle, kReading, kAnswering, kDraining, kClosed };
 
   void ShakeHands();
   void AwaitRequest();
   void StartRead(size_t bytes);
+  // Some clients send one behind a body; it is no next request, and must not hide that they leave.
+  void SkipEmptyLines();
   void OnRead(ErrorCode error, size_t bytes);
   void ReadRequest();
   void OnHeader(ErrorCode error);

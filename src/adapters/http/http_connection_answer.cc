@@ -12,8 +12,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Room for the next request's first bytes while an answer is awaited.
-constexpr size_t kNoticeBytes = 512;
 // What a sent piece's memory is kept for: the next one, if it was short.
 constexpr size_t kKeptPieceBytes = 1024;
 
@@ -42,6 +40,7 @@ void HttpConnection::Dispatch() {
   if (has_body && request.body.empty()) answer_room_bytes_ += std::exchange(body_room_bytes_, 0);
   request = {};
   ReturnBody();
+  SkipEmptyLines();
   if (exchange_->Finished() || buffer_.size() > 0) return;
   // Nothing is to be expected but that the client leaves: an idle stream holds no more than that.
   buffer_.clear();

@@ -97,6 +97,22 @@ TEST_F(HttpStreamTest, ClientThatLeavesBeforeTheAnswerCancels) {
   responder->Complete({});  // does nothing
 }
 
+// As some clients send it behind a body; what follows must not be hidden by it.
+TEST_F(HttpStreamTest, EmptyLineBehindARequestIsNoNextOne) {
+  BlockingClient client(server_->Address());
+  Ask(&client);
+  client.Send("\r\n");
+  TakeResponder()->Complete({.headers = {}, .body = "held"});
+  EXPECT_EQ(client.ReadAnswer().body, "held");
+  client.Send("\r\n");
+  EXPECT_EQ(client.Get("/other").status, 404);
+  Ask(&client);
+  client.Send("\r\n");
+  auto responder = TakeResponder();
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return responder->Cancelled(); }));
+}
+
 TEST_F(HttpStreamTest, ClientThatLeavesInAStreamCancels) {
   BlockingClient client(server_->Address());
   Ask(&client);
