@@ -14,6 +14,17 @@ namespace kvrouter {
 namespace asio = boost::asio;
 using SteadyClock = std::chrono::steady_clock;
 
+namespace {
+
+// A shortage of this process or machine speaks against no engine, and another address has it, too.
+bool IsOurShortage(const boost::system::error_code& error) {
+  namespace errc = boost::system::errc;
+  return error == errc::too_many_files_open || error == errc::too_many_files_open_in_system ||
+         error == errc::no_buffer_space || error == errc::not_enough_memory;
+}
+
+}  // namespace
+
 void EngineConnection::Open(std::shared_ptr<HttpEngineExchange> exchange) {
   exchange->SetConnection(this);
   exchange_ = std::move(exchange);
@@ -93,6 +104,9 @@ void EngineConnection::OnConnectTimeout() {
 
 void EngineConnection::OnConnected(ErrorCode error) {
   if (!error && !stream_.Establish()) error = asio::error::not_socket;
+  if (IsOurShortage(error)) {
+    return Fail(EngineEnd::kOverloaded, fmt::format("the router: {}", error.message()));
+  }
   if (error) {
     attempts_->problem = fmt::format(
         "{}: {}", attempts_->endpoints[attempts_->next - 1].address().to_string(), error.message());

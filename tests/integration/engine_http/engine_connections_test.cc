@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include "link_fixture.h"
 
@@ -239,6 +240,19 @@ TEST_F(EngineConnectionsTest, RefusedConnectionIsToldWithItsCause) {
   EXPECT_EQ(reply->End(), "connect_failed");
   EXPECT_THAT(reply->Detail(), HasSubstr(url));
   EXPECT_THAT(reply->Detail(), HasSubstr("refused"));
+}
+
+TEST_F(EngineConnectionsTest, WhereOpenFilesRunOutTheEngineIsNotToBlame) {
+  ScriptedEngine engine([](EnginePeer&, int) {});
+  StartLink();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto reply = Ask(Call(engine.Url()));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(reply->End(), "overloaded");
+  EXPECT_THAT(reply->Detail(), HasSubstr("the router: Too many open files"));
 }
 
 TEST_F(EngineConnectionsTest, EveryAddressOfANameIsTried) {
