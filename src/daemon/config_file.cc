@@ -362,10 +362,15 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (!file)
     return absl::InvalidArgumentError(
         fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  std::string text(kMaxConfigFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // In pieces: memory for the largest file, at every reading of a small one, would stay with the
+  // heap of each thread that reads.
+  std::string text;
+  std::array<char, 16384> piece;
+  while (file && text.size() <= kMaxConfigFileBytes) {
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+  }
   if (file.bad()) return absl::InvalidArgumentError(fmt::format("cannot read {}", path));
-  text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMaxConfigFileBytes) {
     return absl::InvalidArgumentError(
         fmt::format("cannot read {}: more than {} bytes", path, kMaxConfigFileBytes));
