@@ -54,7 +54,7 @@ class Router(Process):
                    '--grpc-listen', '127.0.0.1:0', '--workers-file', workers, '--addresses-file', addresses,
                    '--dispatch-max-connections', '20000', '--engine-max-connections', '20000', '--log-level', 'warn']
         if tls:
-            command += ['--engine-tls-ca-cert-path', tls.ca]
+            command += ['--engine-tls-ca-cert-path', tls.ca, '--dispatch-tls-cert-path', tls.ca, '--dispatch-tls-key-path', tls.key]
         super().__init__([str(part) for part in command], tells_address=False)
         bound = {}
         deadline = time.monotonic() + 30
@@ -62,6 +62,8 @@ class Router(Process):
             if addresses.exists():
                 bound = dict(line.split('=', 1) for line in addresses.read_text().split())
             time.sleep(0.05)
+        if 'openai' not in bound:
+            raise SystemExit('kvrouterd did not start')
         self.address = bound['openai']
         time.sleep(1)  # its worker is known
 
@@ -104,7 +106,7 @@ def main():
     parser.add_argument('--streams', type=int, default=1000)
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--prompt-tokens', type=int, default=14000)
-    parser.add_argument('--tls', action='store_true', help='to the engine and, for the bare proxy, to the client')
+    parser.add_argument('--tls', action='store_true', help='between all of them')
     parser.add_argument('--router', type=pathlib.Path, help='kvrouterd, unless that of BUILD_DIR')
     parser.add_argument('--without-router', action='store_true')
     arguments = parser.parse_args()
@@ -122,7 +124,7 @@ def main():
         ways['bare proxy'] = (proxy, f'{scheme}://{proxy.address}', tls)
         if not arguments.without_router:
             router = Router(arguments.router or arguments.build / 'bin/kvrouterd', engine_url, tls, folder)
-            ways['kvrouterd'] = (router, f'http://{router.address}', None)
+            ways['kvrouterd'] = (router, f'{scheme}://{router.address}', tls)
 
         # First: heaps that a load has widened would hide what streams take.
         stream_kb = {way: hold_streams(bench, process, url, way_tls, arguments.streams) for way, (process, url, way_tls) in ways.items()}
