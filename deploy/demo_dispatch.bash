@@ -99,4 +99,5 @@ disagg_demo() {
   run /usr/bin/python3 deploy/break_even.py "$work/engines.addresses" --assumed $migration_floor_tokens \
     --block-size $live_block_size
   stop_children
+  echo "What it is worth where the cost alone decides, at several prices of a transfer, without this machine's noise: docs/performance.md#migration"
 }

@@ -4,7 +4,7 @@
 
 namespace kvrouter::sim {
 
-Fleet::Fleet(uint32_t workers, const EngineConfig& engine) {
+Fleet::Fleet(uint32_t workers, const EngineConfig& engine) : config_(engine) {
   KVR_CHECK(workers > 0, "workers=0");
   engines_.reserve(workers);
   for (uint32_t i = 0; i < workers; ++i) engines_.emplace_back(engine);

@@ -20,6 +20,7 @@ class Fleet {
   Fleet(uint32_t workers, const EngineConfig& engine);
 
   uint32_t size() const { return static_cast<uint32_t>(engines_.size()); }
+  const EngineConfig& config() const { return config_; }
   EngineModel& engine(uint32_t worker) { return engines_[worker]; }
   const EngineModel& engine(uint32_t worker) const { return engines_[worker]; }
 
@@ -32,6 +33,7 @@ class Fleet {
  private:
   uint32_t Next() const;
 
+  EngineConfig config_;
   std::vector<EngineModel> engines_;
 };
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "kvrouter/router.h"
+#include "sim/virtual/kv_moves.h"
 #include "sim/virtual/placement.h"
 
 namespace kvrouter::sim {
@@ -42,6 +43,7 @@ absl::Status KvPlacement::RegisterWorkers() {
     spec.incarnation = kOnlyLife;
     spec.address = fmt::format("virtual-{}", worker);
     spec.block_size_tokens = inputs_.trace.block_size_tokens;
+    spec.kv_role = KvRole::kBoth;
     KVR_RETURN_IF_ERROR(router_.UpsertWorker(spec));
   }
   return absl::OkStatus();
@@ -60,8 +62,16 @@ absl::StatusOr<Placed> KvPlacement::Place(size_t row_index, MonotonicTime now) {
     return absl::UnimplementedError("the router made a request wait: queues are not simulated");
   }
   bookings_[row_index] = decision->booking;
-  return Placed{.worker = static_cast<uint32_t>(decision->target.worker),
+  Placed placed{.worker = static_cast<uint32_t>(decision->target.worker),
                 .overlap_blocks = decision->overlap_blocks};
+  if (!decision->planning || !decision->planning->migration) return placed;
+  placed.migration = decision->planning->migration->outcome;
+  if (decision->plan == Plan::kMigrate) {
+    const Leg& source = decision->planning->legs.legs.front();
+    placed.pull = Pull{.source = static_cast<uint32_t>(source.where->target.worker),
+                       .timeout = source.timeout.value()};
+  }
+  return placed;
 }
 
 void KvPlacement::See(uint32_t worker, const EngineEvent& event) {
@@ -70,16 +80,19 @@ void KvPlacement::See(uint32_t worker, const EngineEvent& event) {
   } else if (const auto* removed = std::get_if<BlocksRemoved>(&event.what)) {
     Apply(worker, Removed{.engine_hashes = removed->hashes});
   } else if (const auto* first = std::get_if<FirstToken>(&event.what)) {
+    if (KvMoves::IsSourceStep(first->id)) return;
     router_.PrefillComplete(bookings_[first->id], event.at);
   } else if (const auto* tokens = std::get_if<TokensGenerated>(&event.what)) {
+    if (KvMoves::IsSourceStep(tokens->id)) return;
     router_.OutputTokens(bookings_[tokens->id], tokens->output_tokens, std::nullopt, event.at);
   } else if (const auto* finished = std::get_if<RequestFinished>(&event.what)) {
+    if (KvMoves::IsSourceStep(finished->id)) return;
     router_.Finish(bookings_[finished->id], event.at);
   }
 }
 
 Stored KvPlacement::StoredEvent(uint32_t worker, const BlocksStored& stored) const {
-  const std::vector<uint32_t>& ids = inputs_.trace.rows[stored.id].block_ids;
+  const std::vector<uint32_t>& ids = inputs_.trace.rows[KvMoves::RowOf(stored.id)].block_ids;
   Stored data;
   if (stored.first_block > 0) {
     data.parent = TraceBlocks::EngineHashOf(worker, ids[stored.first_block - 1]);

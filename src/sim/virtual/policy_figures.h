@@ -1,16 +1,19 @@
 #ifndef KVROUTER_SIM_VIRTUAL_POLICY_FIGURES_H_
 #define KVROUTER_SIM_VIRTUAL_POLICY_FIGURES_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "kvrouter/plan.h"
 #include "sim/virtual/placement.h"
 
 namespace kvrouter::sim {
 
 // Hits of one run, as sums. Two sides: `overlap` is what the router expected when it decided, `hit`
-// what the engine found when prefill started. Three weightings: tokens, blocks (a prompt's last
+// what the engine found when prefill started (of a prompt that came from
+// another engine: what that one found). Three weightings: tokens, blocks (a prompt's last
 // partial block counted or not), requests.
 struct HitSums {
   uint64_t requests = 0;
@@ -27,10 +30,22 @@ struct HitSums {
   double hit_full_block_ratio_sum = 0;
 };
 
+// What became of the migration planner's thoughts in one run.
+struct MoveSums {
+  std::array<uint64_t, kMigrationOutcomeCount> outcomes{};  // requests, by MigrationOutcome
+  uint64_t moved = 0;          // prompts that a source held for the target
+  uint64_t pulled_blocks = 0;  // that came so
+  uint64_t timed_out = 0;      // sources that took too long: the target computed
+  uint64_t leases_ended = 0;   // holds that ended before the target had fetched the blocks
+  // Over moved prompts: from the decision until the source held them, less its own computing.
+  double source_wait_s = 0;
+};
+
 // One row of the policy table.
 struct PolicyFigures {
   Policy policy = Policy::kKv;
   HitSums sums;
+  MoveSums moves;
   double router_token_weighted = 0;   // overlap in tokens / prompt tokens
   double engine_token_weighted = 0;   // the engines' counters: hits / queries
   double router_block_weighted = 0;   // overlap / isl_blocks
@@ -53,7 +68,7 @@ struct FigureColumn {
 };
 std::span<const FigureColumn> FigureColumns();
 
-// Each figure averaged; policy and sums of the first. REQUIRES: !runs.empty(), all of one policy.
+// Each figure averaged; policy and all sums of the first. REQUIRES: !runs.empty(), all of one policy.
 PolicyFigures MeanFigures(std::span<const PolicyFigures> runs);
 
 }  // namespace kvrouter::sim

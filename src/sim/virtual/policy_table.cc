@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
+
+#include "sim/virtual/break_even.h"
 
 namespace kvrouter::sim {
 namespace {
@@ -62,6 +65,40 @@ std::string FormatSums(std::span<const PolicyFigures> rows) {
   return text;
 }
 
+std::string FormatMoves(std::span<const PolicyFigures> rows, const SimulationConfig& config) {
+  const MigrationConfig& settings = config.router.migration;
+  const auto tokens = [](std::optional<uint64_t> from) {
+    return from ? fmt::format("from {} tokens on", *from) : "never";
+  };
+  std::string text;
+  for (const PolicyFigures& row : rows) {
+    if (row.policy != Policy::kKv || settings.mode == MigrationMode::kOff) continue;
+    const MoveSums& moves = row.moves;
+    text += "migration planner:";
+    for (size_t i = 0; i < moves.outcomes.size(); ++i) {
+      if (moves.outcomes[i] == 0) continue;
+      text += fmt::format(" {} {}", MigrationOutcomeName(static_cast<MigrationOutcome>(i)),
+                          moves.outcomes[i]);
+    }
+    text += fmt::format(
+        "\nmigrations: {} prompts moved, {} blocks pulled; sources too slow: {}, leases ended: "
+        "{}\n",
+        moves.moved, moves.pulled_blocks, moves.timed_out, moves.leases_ended);
+    text += fmt::format(
+        "break-even: assumed from {} tokens on (kv_migration_min_tokens), at a gain of {} "
+        "(kv_migration_min_gain_tokens); measured between idle engines {}",
+        settings.min_tokens, settings.min_gain_tokens.value_or(settings.min_tokens),
+        tokens(IdleBreakEvenTokens(config.engine)));
+    if (moves.moved > 0) {
+      text += fmt::format(", in this run (sources busy for {:.3f} s) {}",
+                          moves.source_wait_s / static_cast<double>(moves.moved),
+                          tokens(LoadedBreakEvenTokens(config.engine, moves)));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows) {
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const PolicyFigures& row : rows) {
@@ -81,6 +118,8 @@ std::string FormatJson(const Trace& trace, std::span<const PolicyFigures> rows) 
         {"engine_query_tokens", row.sums.engine_query_tokens},
         {"engine_hit_tokens", row.sums.engine_hit_tokens},
         {"observations", row.sums.observations},
+        {"migrations", row.moves.moved},
+        {"pulled_blocks", row.moves.pulled_blocks},
     };
     document.push_back(std::move(object));
   }

@@ -10,8 +10,9 @@
 namespace kvrouter::sim {
 namespace {
 
-using Field = std::variant<double*, bool*, uint64_t*, std::chrono::seconds*,
-                           std::optional<std::chrono::seconds>*>;
+using Field =
+    std::variant<double*, bool*, uint64_t*, std::chrono::seconds*,
+                 std::optional<std::chrono::seconds>*, std::optional<uint64_t>*, MigrationMode*>;
 
 struct Setting {
   std::string_view key;
@@ -59,6 +60,10 @@ constexpr Setting kSettings[] = {
      [](RouterConfig& c) -> Field { return &c.sessions.hot_min_requests; }},
     {"session_hot_half_life_secs",
      [](RouterConfig& c) -> Field { return &c.sessions.hot_half_life; }},
+    {"kv_migration", [](RouterConfig& c) -> Field { return &c.migration.mode; }},
+    {"kv_migration_min_tokens", [](RouterConfig& c) -> Field { return &c.migration.min_tokens; }},
+    {"kv_migration_min_gain_tokens",
+     [](RouterConfig& c) -> Field { return &c.migration.min_gain_tokens; }},
 };
 
 template <typename Number>
@@ -83,7 +88,8 @@ bool Parse(std::string_view text, std::chrono::seconds* value) {
   return true;
 }
 
-bool Parse(std::string_view text, std::optional<std::chrono::seconds>* value) {
+template <typename Value>
+bool Parse(std::string_view text, std::optional<Value>* value) {
   if (text == "none") {
     value->reset();
     return true;
@@ -91,8 +97,21 @@ bool Parse(std::string_view text, std::optional<std::chrono::seconds>* value) {
   return Parse(text, &value->emplace());
 }
 
+bool Parse(std::string_view text, MigrationMode* value) {
+  if (text == "off")
+    *value = MigrationMode::kOff;
+  else if (text == "dry")
+    *value = MigrationMode::kDry;
+  else if (text == "migrate")
+    *value = MigrationMode::kMigrate;
+  else
+    return false;
+  return true;
+}
+
 std::string_view KindOf(const Field& field) {
   if (std::holds_alternative<bool*>(field)) return "truth value (true or false)";
+  if (std::holds_alternative<MigrationMode*>(field)) return "mode (off, dry or migrate)";
   return std::holds_alternative<double*>(field) ? "number" : "whole number";
 }
 

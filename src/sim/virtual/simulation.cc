@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "sim/virtual/fleet.h"
+#include "sim/virtual/kv_moves.h"
 #include "sim/virtual/trace_blocks.h"
 
 namespace kvrouter::sim {
@@ -47,6 +50,7 @@ class Simulation {
         trace_(blocks.trace()),
         config_(config),
         fleet_(config.workers, WithBlockSize(config.engine, trace_.block_size_tokens)),
+        moves_(trace_, fleet_),
         arrivals_(trace_.rows.size()),
         requests_of_worker_(config.workers) {}
 
@@ -57,6 +61,7 @@ class Simulation {
   absl::Status Arrive(size_t row_index, MonotonicTime now);
   // Runs the engines up to and including `until`.
   void RunEnginesUntil(MonotonicTime until);
+  void Deliver(uint32_t worker, const std::vector<EngineEvent>& events);
   void See(const EngineEvent& event);
   PolicyFigures Figures(MonotonicTime arrival_span);
 
@@ -64,8 +69,10 @@ class Simulation {
   const Trace& trace_;
   const SimulationConfig& config_;
   Fleet fleet_;
+  KvMoves moves_;
   std::unique_ptr<Placement> placement_;
   HitSums sums_;
+  std::array<uint64_t, kMigrationOutcomeCount> migration_outcomes_{};
   MonotonicTime now_{0};
   std::vector<MonotonicTime> arrivals_;  // by row
   std::vector<MonotonicTime> ttfts_;
@@ -106,14 +113,29 @@ absl::StatusOr<PolicyFigures> Simulation::Run() {
 }
 
 void Simulation::RunEnginesUntil(MonotonicTime until) {
-  for (MonotonicTime at = fleet_.NextEventTime(); at <= until && at != MonotonicTime::max();
-       at = fleet_.NextEventTime()) {
+  const auto next = [this] { return std::min(fleet_.NextEventTime(), moves_.NextExpiry()); };
+  for (MonotonicTime at = next(); at <= until && at != MonotonicTime::max(); at = next()) {
     now_ = at;
-    const Fleet::WorkerEvents step = fleet_.Step();
-    for (const EngineEvent& event : step.events) {
-      placement_->See(step.worker, event);
-      See(event);
+    if (fleet_.NextEventTime() <= at) {
+      const Fleet::WorkerEvents step = fleet_.Step();
+      Deliver(step.worker, step.events);
+    } else {
+      moves_.Expire(at);
     }
+    while (const std::optional<KvMoves::Ending> ending = moves_.TakeEnding()) {
+      std::vector<EngineEvent> events;
+      fleet_.engine(ending->worker).AdvanceTo(at, &events);
+      Deliver(ending->worker, events);
+      moves_.End(*ending, at);
+    }
+  }
+}
+
+void Simulation::Deliver(uint32_t worker, const std::vector<EngineEvent>& events) {
+  for (const EngineEvent& event : events) {
+    moves_.See(event);
+    placement_->See(worker, event);
+    See(event);
   }
 }
 
@@ -122,12 +144,17 @@ absl::Status Simulation::Arrive(size_t row_index, MonotonicTime now) {
   KVR_ASSIGN_OR_RETURN(const Placed placed, placement_->Place(row_index, now));
   arrivals_[row_index] = now;
   ++requests_of_worker_[placed.worker];
-  fleet_.engine(placed.worker)
-      .Submit({.id = row_index,
-               .isl_tokens = row.isl_tokens,
-               .osl_tokens = row.osl_tokens,
-               .block_hashes = TraceBlocks::EngineHashes(placed.worker, row)},
-              now);
+  if (placed.migration) ++migration_outcomes_[static_cast<size_t>(*placed.migration)];
+  if (placed.pull) {
+    moves_.Begin(row_index, *placed.pull, placed.worker, now);
+  } else {
+    fleet_.engine(placed.worker)
+        .Submit({.id = row_index,
+                 .isl_tokens = row.isl_tokens,
+                 .osl_tokens = row.osl_tokens,
+                 .block_hashes = TraceBlocks::EngineHashes(placed.worker, row)},
+                now);
+  }
 
   const uint64_t block_tokens = trace_.block_size_tokens;
   const uint64_t isl_blocks = (row.isl_tokens + block_tokens - 1) / block_tokens;
@@ -146,11 +173,14 @@ absl::Status Simulation::Arrive(size_t row_index, MonotonicTime now) {
 
 void Simulation::See(const EngineEvent& event) {
   if (const auto* started = std::get_if<PrefillStarted>(&event.what)) {
+    if (KvMoves::IsSourceStep(started->id)) return;
     const size_t full_blocks = trace_.rows[started->id].block_ids.size();
-    sums_.hit_blocks += started->hit_blocks;
+    const uint64_t hit_blocks = moves_.SourceHitBlocks(started->id).value_or(started->hit_blocks);
+    sums_.hit_blocks += hit_blocks;
     sums_.hit_full_block_ratio_sum +=
-        Ratio(static_cast<double>(started->hit_blocks), static_cast<double>(full_blocks));
+        Ratio(static_cast<double>(hit_blocks), static_cast<double>(full_blocks));
   } else if (const auto* first = std::get_if<FirstToken>(&event.what)) {
+    if (KvMoves::IsSourceStep(first->id)) return;
     ttfts_.push_back(event.at - arrivals_[first->id]);
   }
 }
@@ -168,11 +198,14 @@ PolicyFigures Simulation::Figures(MonotonicTime arrival_span) {
   const auto ratio = [](uint64_t part, uint64_t whole) {
     return Ratio(static_cast<double>(part), static_cast<double>(whole));
   };
+  MoveSums moves = moves_.sums();
+  moves.outcomes = migration_outcomes_;
   const double capacity_tokens =
       config_.engine.prefill_tokens_per_s * config_.workers * Seconds(arrival_span);
   return {
       .policy = config_.policy,
       .sums = sums_,
+      .moves = moves,
       .router_token_weighted =
           ratio(sums_.overlap_blocks * trace_.block_size_tokens, sums_.isl_tokens),
       .engine_token_weighted = ratio(sums_.engine_hit_tokens, sums_.engine_query_tokens),
@@ -195,6 +228,11 @@ absl::StatusOr<PolicyFigures> Simulate(const TraceBlocks& blocks, const Simulati
   if (config.workers == 0) return absl::InvalidArgumentError("workers must be > 0, got 0");
   if (!(config.speedup > 0) || !std::isfinite(config.speedup)) {
     return absl::InvalidArgumentError(fmt::format("speedup must be > 0, got {}", config.speedup));
+  }
+  if (config.policy == Policy::kKv && config.router.migration.mode == MigrationMode::kMigrate &&
+      config.engine.service != EngineConfig::Service::kContinuousBatching) {
+    return absl::InvalidArgumentError(
+        "kv_migration=migrate needs engines that exchange blocks: service continuous_batching");
   }
   return Simulation(blocks, config).Run();
 }

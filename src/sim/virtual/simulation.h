@@ -16,7 +16,9 @@ struct SimulationConfig {
   Policy policy = Policy::kKv;
   uint32_t workers = 8;  // > 0
   EngineConfig engine;   // block_size_tokens is taken from the trace
-  RouterConfig router;   // random_seed and decision_detail are set here
+  // Random_seed and decision_detail are set here. Plans to migrate are carried out, which takes
+  // engines of kContinuousBatching.
+  RouterConfig router;
   uint64_t seed = 1;
   double speedup = 1;  // > 0. Arrivals come this much faster than recorded
   // Each request is decided only when the one before has finished and its blocks are visible:

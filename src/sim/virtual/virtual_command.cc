@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -25,6 +26,7 @@ struct Options {
   std::vector<std::string> settings;
   uint32_t runs = 5;
   std::string service = "fifo_prefill";
+  int64_t transfer_us_per_block = 100;
   std::string json_path;
   SimulationConfig simulation;
 };
@@ -60,6 +62,9 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--prefill-tokens-per-s", simulation.engine.prefill_tokens_per_s,
                  "prefill rate of an engine")
       ->check(CLI::PositiveNumber);
+  app.add_option("--kv-transfer-us-per-block", options.transfer_us_per_block,
+                 "what a block that comes from another engine takes (kv_migration=migrate)")
+      ->check(CLI::Range(0, 1'000'000'000));
 }
 
 std::vector<Policy> ChosenPolicies(const std::vector<std::string>& names) {
@@ -92,6 +97,8 @@ absl::Status Run(Options options) {
   if (options.service == "continuous_batching") {
     simulation.engine.service = EngineConfig::Service::kContinuousBatching;
   }
+  simulation.engine.transfer_per_block = std::chrono::microseconds(options.transfer_us_per_block);
+  simulation.engine.block_size_tokens = options.block_size_tokens;
   KVR_ASSIGN_OR_RETURN(const Trace trace, ReadTrace(options.trace_path, options.block_size_tokens));
   const TraceBlocks blocks(trace);
   std::vector<PolicyFigures> rows;
@@ -103,6 +110,7 @@ absl::Status Run(Options options) {
   }
   fmt::print("{}{}", Title(trace, simulation, options.runs), FormatTable(rows));
   if (simulation.sequential) fmt::print("{}", FormatSums(rows));
+  fmt::print("{}", FormatMoves(rows, simulation));
   if (options.json_path.empty()) return absl::OkStatus();
   std::ofstream json(options.json_path);
   json << FormatJson(trace, rows);
