@@ -65,7 +65,8 @@ std::optional<Tokenizer::Text> PreparedRequest::TextToTokenize() const {
   return Tokenizer::Text{.partition = model_.partition,
                          .ask = TokenizeBody(openai_, *object),
                          .chat_body = is_chat() ? body_ : nullptr,
-                         .headers = engine_headers_};
+                         .headers = engine_headers_,
+                         .of_adapter = !model_.lora_name.empty()};
 }
 
 bool PreparedRequest::MayHaveTwoLegs() const {

@@ -118,8 +118,9 @@ void Tokenizer::Note(const Flight& flight, const TokenizeReading& reading) {
       if (flight.text.chat_body) health.chat_path = flight.path;
       return;
     case TokenizeOutcome::kRefused:
-      // Says something of this text, unless the endpoint is not there at all.
-      if (!reading.not_offered) return;
+      // Says something of this text, unless the endpoint is not there at all; engines that do not
+      // have an adapter say the same of it as of an endpoint, and tokenize for the others.
+      if (!reading.not_offered || flight.text.of_adapter) return;
       health.failures = config_.breaker_failures;
       health.chat_path = TokenizePath::kTokenize;
       break;

@@ -45,6 +45,8 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
     // Of a chat: the client's whole body, for engines that render; null: it is none.
     std::shared_ptr<const std::string> chat_body;
     HeaderList headers;  // for the engine
+    // Of a model that engines of the partition may not have loaded.
+    bool of_adapter = false;
   };
   // `done` runs once, perhaps before this returns, with null if there are no ids; never after Stop.
   using Done = std::function<void(TokenIds)>;

@@ -106,6 +106,21 @@ TEST(TokenizerTest, AnEndpointThatIsNotThereIsNotAskedForEveryText) {
   EXPECT_EQ(f.Count(TokenizeOutcome::kBreakerOpen), 4);
 }
 
+TEST(TokenizerTest, AnAdapterThatAnEngineHasNotStopsNobodysTokenisation) {
+  DispatchFleet fleet;
+  WorkerSpec spec = DispatchFleet::Spec(1);
+  spec.lora_adapters = {"a"};
+  VirtualEngine& engine = fleet.AddEngine(spec);
+  engine.offers_tokenize = false;  // 404, as for a model it does not have
+  EXPECT_EQ(fleet.SendAndRun(R"({"model":"a","prompt":"x"})")->status, 200);
+  EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kRefused], 1);
+  engine.offers_tokenize = true;
+  fleet.SendAndRun(Text(0));
+  EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kEngine], 1);
+  EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kBreakerOpen], 0);
+  fleet.ExpectNothingLeft();
+}
+
 TEST(TokenizerTest, ASilentEngineCostsTheTimeOutOnce) {
   Fixture f({.timeout = milliseconds(300)});
   f.Fail(Fault::kStallBeforeHead);
