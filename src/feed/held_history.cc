@@ -111,6 +111,8 @@ void HeldHistory::GoOnWithout(std::string why, std::vector<KvEvent>* out, Degrad
   DropBlocks(out);
   cursor_.ForgetApplied(/*any_base=*/true);
   SetDamage(reason, std::move(why));
+  // The engine may be another one by now, or have kept much of what was given up.
+  truncated_ = false;
 }
 
 void HeldHistory::BeginAnew() {

@@ -30,8 +30,7 @@ def engines(tmp_path):
         running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         wait_for('engines', lambda: addresses.exists() or running[-1].poll() is not None)
         assert running[-1].poll() is None
-        config = re.sub(r'(- worker_id: \d+\n)', rf'\1    model_name: {MODEL}\n', workers.read_text())
-        return [engine['http'] for engine in json.loads(addresses.read_text())['engines']], config
+        return [engine['http'] for engine in json.loads(addresses.read_text())['engines']], workers.read_text()
 
     yield start
     for process in running:

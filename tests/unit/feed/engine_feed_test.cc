@@ -417,6 +417,31 @@ TEST(EngineFeedTest, AnswersThatDoNotEndAreAskedForAgainAtThePaceOfRepairs) {
   EXPECT_EQ(h.feed().Detail(), "");
 }
 
+// Of an engine that had forgotten its beginning there was nothing to repair; of its successor there
+// is, even though nothing told of the change.
+TEST(EngineFeedTest, AfterAnEngineThatForgotItsBeginningTheNextOneIsRepaired) {
+  FeedHarness h;
+  FakeEngine engine;
+  for (int i = 1; i <= 5; ++i) engine.PublishRoot(static_cast<TokenId>(4 * i));
+  engine.ForgetBefore(3);
+  h.Connect();
+  h.ServeReplays(engine);
+  ASSERT_EQ(h.Blocks(), 2u);
+  h.Disconnect();
+  FakeEngine next(2000.0);
+  h.Connect();
+  EXPECT_EQ(h.TakeRequest(), 4u);
+  h.Live(next.PublishRoot(4));
+  h.Advance(seconds(6));  // mute: the same engine or not, nobody knows
+  h.Live(next.PublishRoot(8));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  h.Advance(seconds(1));
+  h.Advance(seconds(40));
+  EXPECT_EQ(h.ServeReplays(next), 1);
+  EXPECT_EQ(h.Blocks(), 2u);
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+}
+
 TEST(EngineFeedTest, BatchCutToNothingDoesNotEndTheAnswerItIsPartOf) {
   FeedHarness h;
   FakeEngine engine;
