@@ -47,6 +47,7 @@ RouterConfig SoakConfig() {
   config.sessions.soft = true;
   config.gate.length.min_remote_prefill_tokens = 250;
   config.gate.length.local_continuations = true;
+  config.gate.length.continuation_window = seconds(1);  // else no session goes remote twice
   return config;
 }
 
