@@ -179,7 +179,7 @@ void DispatchedRequest::FollowPlan() {
   const LegTarget target{
       .target = decision.target, .incarnation = decision.incarnation, .address = decision.address};
   if (request_->headers().explain && context_->config.explain_headers) {
-    if (std::string why = ExplanationOf(decision); !why.empty()) explanation_ = std::move(why);
+    if (ask_ == Ask::kPlanned || explanation_.empty()) explanation_ = ExplanationOf(decision);
     std::optional<Target> prefill_worker;
     if (ask_ == Ask::kDecode && handshake_) prefill_worker = handshake_->producer.target;
     answer_.AddHeaders(ExplainHeaders(id_, decision, prefill_worker, explanation_));

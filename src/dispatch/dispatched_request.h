@@ -147,7 +147,7 @@ class DispatchedRequest final : public LiveCall,
   TicketId ticket_ = kNoTicket;  // while it waits
   std::optional<RouteDecision> decision_;
   std::optional<Plan> first_plan_;
-  std::string explanation_;  // for who asked for it: the last one that gate or planner gave
+  std::string explanation_;  // of the plan, for who asked for it; later legs only carry it out
   bool strict_ = false;  // what was planned fails rather than falls back
   std::vector<TargetSelector> excluded_;
   // Failed with blocks of another one, so without them it may do, if there is nobody else.

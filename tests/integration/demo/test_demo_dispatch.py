@@ -60,7 +60,7 @@ def test_disagg_demo_says_what_went_where_and_from_where_on_migration_pays(tmp_p
     assert list(rows) == ['always_remote', 'gate', 'affinity', 'migration']
     for row in rows.values():
         assert row['details']['failed'] == 0 and row['details']['completed'] == row['details']['requests'] == 150
-    assert re.search(r'^ *150  remote_prefill$', done.stdout, re.M)
+    assert re.search(r'^ *150  remote_prefill: remote default$', done.stdout, re.M)
     assert 'local: local short_prompt' in done.stdout
     assert done.stdout.count('of every prompt token') == 4
     assert re.search(r'break-even of migration: assumed \d+ tokens .*, measured from (\d+ tokens|none of these lengths)', done.stdout)
