@@ -235,6 +235,38 @@ TEST(MigrationFiguresTest, DearTransferIsSeldomChosenWithTheFloorAtTheIdleBreakE
   EXPECT_LE(on.ttft_p99_s, 1.1 * off.ttft_p99_s);
 }
 
+// As an operator finds his floor: what a run with a low one measured.
+TEST(MigrationFiguresTest, DearTransferIsNotChosenWithTheFloorAtTheBreakEvenUnderLoad) {
+  const PolicyFigures off = FiguresOf(OverSkewedIsl(kDear, {}));
+  SimulationConfig config =
+      OverSkewedIsl(kDear, {"kv_migration=migrate", "kv_migration_min_tokens=2048"});
+  const auto break_even = LoadedBreakEvenTokens(config.engine, FiguresOf(config).moves);
+  ASSERT_TRUE(break_even.has_value());
+  config.router.migration.min_tokens = *break_even;
+  const PolicyFigures on = FiguresOf(config);
+  EXPECT_LE(on.moves.moved, on.sums.requests / 1000);
+  EXPECT_LE(on.ttft_p50_s, off.ttft_p50_s);
+  EXPECT_LE(on.ttft_p99_s, off.ttft_p99_s);
+}
+
+TEST(MigrationFiguresTest, DearTransferWithAFloorTooLowMakesTheTailLonger) {
+  const PolicyFigures off = FiguresOf(OverSkewedIsl(kDear, {}));
+  const PolicyFigures on =
+      FiguresOf(OverSkewedIsl(kDear, {"kv_migration=migrate", "kv_migration_min_tokens=2048"}));
+  EXPECT_GT(on.moves.moved, 300u);
+  EXPECT_GE(on.ttft_p99_s, 1.1 * off.ttft_p99_s);
+}
+
+TEST(MigrationFiguresTest, DryPlansAndChangesNothing) {
+  const PolicyFigures off = FiguresOf(OverSkewedIsl(kCheap, {}));
+  const PolicyFigures dry =
+      FiguresOf(OverSkewedIsl(kCheap, {"kv_migration=dry", "kv_migration_min_tokens=2048"}));
+  EXPECT_GT(dry.moves.outcomes[static_cast<size_t>(MigrationOutcome::kPlanned)], 300u);
+  EXPECT_EQ(dry.moves.moved, 0u);
+  EXPECT_EQ(dry.ttft_p50_s, off.ttft_p50_s);
+  EXPECT_EQ(dry.full_block_hit, off.full_block_hit);
+}
+
 TEST(MigrationFiguresTest, EnginesThatExchangeNothingAreAnError) {
   SimulationConfig config = OverSkewedIsl(kCheap, {"kv_migration=migrate"});
   config.engine.service = EngineConfig::Service::kFifoPrefill;
