@@ -189,6 +189,7 @@ TEST_F(PlaneIntakeRepairTest, QuestionAboutAWorkerThatLeavesIsWithdrawn) {
   ASSERT_TRUE(Eventually([&] { return mute.asked == 1 && InState(FeedState::kRecovering); }));
   Remove(kWorker);
   EXPECT_TRUE(Eventually([&] { return mute.withdrawn.load(); }));
+  intake_->Stop();
 }
 
 TEST_F(PlaneIntakeRepairTest, MuteHistoryHoldsUpNeitherStopNorMessages) {
@@ -229,6 +230,7 @@ TEST_F(PlaneIntakeRepairTest, InitialRecoveryWaitsForEveryWorkerThatSomebodyCanB
   EXPECT_FALSE(intake_->InitialRecoveryDone());
   Remove(kWorker);
   EXPECT_TRUE(Eventually([&] { return intake_->InitialRecoveryDone(); }));
+  intake_->Stop();  // the withdrawn question may still be on its way out of `mute`
 }
 
 TEST_F(PlaneIntakeRepairTest, InitialRecoveryEndsWithTheAnswerOrARefusal) {
