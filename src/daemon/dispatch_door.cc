@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -14,6 +15,15 @@ using std::chrono::milliseconds;
 
 // For the last answers to reach their clients, behind the grace.
 constexpr milliseconds kFlushTime{500};
+
+void LogReload(const absl::Status& reloaded) {
+  if (reloaded.ok()) {
+    spdlog::info("event=tls_certificate_reloaded");
+  } else {
+    const std::string why(reloaded.message());
+    spdlog::warn("event=tls_certificate_kept detail=\"{}\"", why);
+  }
+}
 
 }  // namespace
 
@@ -82,8 +92,10 @@ DispatchDoor::DispatchDoor(const DispatchDoorConfig& config, const Parts& parts)
                                                                        .clock = parts.clock,
                                                                        .observer = log_.get()});
   if (!config_.enabled) return;
+  HttpServerConfig http = config_.http;
+  http.tls.on_reload = LogReload;
   door_ = std::make_unique<OpenAiDoor>(
-      config_.http, [this](DispatchRequest request, std::shared_ptr<ClientReply> reply) {
+      http, [this](DispatchRequest request, std::shared_ptr<ClientReply> reply) {
         dispatcher_->Serve(std::move(request), std::move(reply));
       });
 }

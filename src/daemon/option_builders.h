@@ -24,7 +24,8 @@
 namespace kvrouter {
 
 // Rows of the option table by the kind of their value: how it is read, what is said of its range,
-// how it is shown. `field` maps a DaemonConfig to the setting's place in it. For option_table.cc.
+// how it is shown. `field` maps a DaemonConfig to the setting's place in it. For option_table.cc and
+// dispatch_options.cc.
 
 inline absl::Status Want(std::string_view range) {
   return absl::InvalidArgumentError(fmt::format("want {}", range));

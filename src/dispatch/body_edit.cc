@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "dispatch/json_text.h"
+#include "base/json_text.h"
 
 namespace kvrouter {
 namespace {

@@ -1,6 +1,6 @@
 #include "dispatch/leg_bodies.h"
 
-#include "dispatch/json_text.h"
+#include "base/json_text.h"
 
 namespace kvrouter {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "dispatch/dispatcher.h"
-#include "dispatch/json_text.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {

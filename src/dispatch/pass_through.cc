@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "dispatch/json_text.h"
+#include "base/json_text.h"
 #include "dispatch/openai_request.h"
 #include "dispatch/posted_event.h"
 

@@ -86,9 +86,7 @@ RouteRequest PreparedRequest::ToRoute() const {
     route.expected_output_tokens = openai_.nvext.expected_output_tokens;
   route.constraints = openai_.nvext.constraints;
   route.session_id = headers_.session_id;
-  route.policy_class = headers_.policy_class;
-  route.strict_priority = headers_.strict_priority.value_or(0);
-  route.priority_jump = std::max(0, headers_.priority.value_or(0));
+  ApplySteering(headers_, &route);
   return route;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dispatch/json_text.h"
+#include "base/json_text.h"
 
 namespace kvrouter {
 namespace {

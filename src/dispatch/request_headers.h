@@ -11,24 +11,21 @@
 #include "dispatch/engine_link.h"
 #include "dispatch/openai_request.h"
 #include "kvrouter/decision.h"
+#include "service/steering_headers.h"
 
 namespace kvrouter {
 
 // What a client's headers ask of the router, and which of them its engine gets. Pure.
 //
 // Parity: Dynamo v1.4.1's names and aliases, and headers beat the body's nvext.
-struct RequestHeaders {
+struct RequestHeaders : SteeringHeaders {
   std::string request_id;                // x-request-id, else x-dynamo-request-id; empty: none
   std::string session_id;                // CallerSessionId
   std::optional<TargetSelector> pinned;  // x-dynamo-worker-instance-id, x-dynamo-dp-rank
   std::optional<TargetSelector> pinned_prefill;  // x-dynamo-prefill-instance-id, …-dp-rank
-  std::optional<int32_t> priority;               // x-dynamo-request-priority
-  std::optional<uint32_t> strict_priority;       // x-dynamo-request-strict-priority
-  std::string policy_class;                      // x-dynamo-meta-policy-class
   std::string tenant;                            // x-tenant-id, used as a cache salt
   std::string routing_group;                     // x-kvrouter-routing-group
   bool aggregated = false;                       // x-dynamo-routing-mode: aggregated
-  bool explain = false;                          // x-route-explain: 1
 };
 
 // INVALID_ARGUMENT naming the header, its value and the limit; a header that counts and is there

@@ -341,6 +341,25 @@ def test_door_speaks_tls_and_nothing_else_when_it_has_a_certificate(door, certif
     wait_for('both counted', lambda: daemon.metrics().one('kvrouter_http_tls_handshakes_failed_total') >= 2)
 
 
+def test_a_certificate_that_becomes_unusable_is_named_and_the_old_one_serves_on(door, certificate):
+    daemon, _ = door('--dispatch-tls-cert-path', str(certificate[0]), '--dispatch-tls-key-path', str(certificate[1]))
+    host, port = daemon.openai_address.rsplit(':', 1)
+    trust = ssl.create_default_context(cafile=str(certificate[0]))
+    certificate[0].write_text('no certificate')
+
+    def kept():
+        connection = http.client.HTTPSConnection(host, int(port), timeout=DEADLINE_S, context=trust)
+        connection.request('GET', '/v1/models')
+        assert connection.getresponse().status == 200
+        connection.close()
+        return 'event=tls_certificate_kept' in daemon.log.read_text()
+
+    wait_for('the line', kept)
+    line = [line for line in daemon.log.read_text().splitlines() if 'event=tls_certificate_kept' in line][0]
+    assert str(certificate[0]) in line
+    assert daemon.metrics().one('kvrouter_http_tls_reloads_total', result='failed') == 1
+
+
 def test_a_certificate_that_cannot_be_used_ends_the_start_with_one_line(run, certificate):
     done = run('--dispatch', '--dispatch-listen', '127.0.0.1:0', '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0',
                '--dispatch-tls-cert-path', str(certificate[1]), '--dispatch-tls-key-path', str(certificate[1]))

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "base/utf8.h"
+#include "base/json_text.h"
 
 namespace kvrouter {
 namespace {
@@ -75,25 +75,6 @@ void AppendHeader(std::string* out, std::string_view name, std::string_view valu
   fmt::format_to(std::back_inserter(*out), "{}: {}\r\n", name, value);
 }
 
-constexpr std::string_view kReplacementCharacter = "\uFFFD";
-
-std::string EscapeJson(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : ValidUtf8(text, kReplacementCharacter)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string FormatHead(const HttpResponse& head, const HeadOptions& options) {
@@ -126,9 +107,10 @@ std::string FormatChunk(std::string_view chunk) {
 }
 
 HttpResponse ErrorResponse(int status, std::string_view message) {
-  return {.status = status,
-          .headers = {},
-          .body = fmt::format("{{\"error\":\"{}\"}}", EscapeJson(message))};
+  std::string body = "{\"error\":";
+  AppendJsonString(message, &body);
+  body += '}';
+  return {.status = status, .headers = {}, .body = std::move(body)};
 }
 
 HttpResponse Refusal(const HttpServerConfig& config, int status, std::string_view message) {

@@ -11,6 +11,7 @@
 #include "adapters/http/selection_leg_report.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
+#include "service/steering_headers.h"
 
 namespace kvrouter {
 namespace {
@@ -46,7 +47,7 @@ SelectionApi::Answer SelectionApi::PostReservation(const HttpRequest& request) {
 
 SelectionApi::Answer SelectionApi::ReserveAs(const HttpRequest& request) {
   KVR_RETURN_IF_ERROR(CheckJsonContent(request));
-  KVR_ASSIGN_OR_RETURN(const SelectionHeaders headers, ReadSelectionHeaders(request));
+  KVR_ASSIGN_OR_RETURN(const SteeringHeaders headers, ReadSteeringHeaders(request.headers));
   KVR_ASSIGN_OR_RETURN(const SelectionBody body,
                        ReadSelectionBody(request.body, BodyKind::kReserve));
   if (body.selection_id.empty()) {

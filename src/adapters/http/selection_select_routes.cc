@@ -12,6 +12,7 @@
 #include "adapters/http/selection_headers.h"
 #include "base/status_macros.h"
 #include "kvrouter/block_hash.h"
+#include "service/steering_headers.h"
 
 namespace kvrouter {
 namespace {
@@ -60,11 +61,11 @@ class SelectionApi::SelectCall : public std::enable_shared_from_this<SelectCall>
 
   absl::Status Read(const HttpRequest& request) {
     KVR_RETURN_IF_ERROR(CheckJsonContent(request));
-    KVR_ASSIGN_OR_RETURN(headers_, ReadSelectionHeaders(request));
+    KVR_ASSIGN_OR_RETURN(headers_, ReadSteeringHeaders(request.headers));
     KVR_ASSIGN_OR_RETURN(body_, ReadSelectionBody(request.body, BodyKind::kSelect));
     KVR_ASSIGN_OR_RETURN(route_, ToRouteRequest(body_));
     KVR_ASSIGN_OR_RETURN(route_.session_id, ReadSessionId(request, body_));
-    ApplyHeaders(headers_, &route_);
+    ApplySteering(headers_, &route_);
     route_.book = book_;
     route_.may_wait = book_ || !body_.advisory;
     return absl::OkStatus();
@@ -137,7 +138,7 @@ class SelectionApi::SelectCall : public std::enable_shared_from_this<SelectCall>
   const Parts& parts_;
   const bool book_;
   const std::shared_ptr<ApiRoutes::Reply> reply_;
-  SelectionHeaders headers_;
+  SteeringHeaders headers_;
   SelectionBody body_;
   RouteRequest route_;  // borrows from body_
   std::string request_id_;

@@ -83,29 +83,32 @@ TlsServer::Versions TlsServer::Look() const {
 
 // Files that are replaced one after the other do not fit for a moment: what could not be loaded is
 // tried again as soon as it changes once more.
-void TlsServer::ReloadIfChanged() {
+std::optional<absl::Status> TlsServer::ReloadIfChanged() {
   const SteadyClock::time_point now = SteadyClock::now();
-  if (now - looked_ < kLookPeriod) return;
+  if (now - looked_ < kLookPeriod) return std::nullopt;
   looked_ = now;
   const Versions versions = Look();
-  if (versions == seen_) return;
+  if (versions == seen_) return std::nullopt;
   seen_ = versions;
   absl::StatusOr<SSL_CTX*> loaded = Load();
   if (!loaded.ok()) {
     failed_reloads_.fetch_add(1);
-    return;
+    return loaded.status();
   }
   SSL_CTX_free(std::exchange(context_, *loaded));  // running sessions hold their share
   reloads_.fetch_add(1);
+  return absl::OkStatus();
 }
 
 std::unique_ptr<TlsSession> TlsServer::NewSession(int socket) {
   SSL* session = nullptr;
+  std::optional<absl::Status> reloaded;
   {
     MutexLock lock(mu_);
-    ReloadIfChanged();
+    reloaded = ReloadIfChanged();
     session = SSL_new(context_);
   }
+  if (reloaded && config_.on_reload) config_.on_reload(*reloaded);
   if (session == nullptr) return nullptr;
   return TlsSession::Over(session, TlsSession::Side::kServer, socket);
 }

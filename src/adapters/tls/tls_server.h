@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "adapters/tls/tls_config.h"
 #include "adapters/tls/tls_session.h"
@@ -50,7 +52,8 @@ class TlsServer {
 
   absl::StatusOr<ssl_ctx_st*> Load() const;
   Versions Look() const;
-  void ReloadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Nothing if they are as they were, or were looked at just now.
+  std::optional<absl::Status> ReloadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const TlsServerConfig config_;
   std::atomic<uint64_t> reloads_{0};

@@ -169,7 +169,14 @@ TEST_F(HttpTlsTest, ClientsShowACertificateWhereItIsAsked) {
 }
 
 TEST_F(HttpTlsTest, ChangedCertificateIsShownToLaterClients) {
-  Start(Config());
+  HttpServerConfig config = Config();
+  Mutex mu;
+  std::vector<absl::Status> told;
+  config.tls.on_reload = [&](const absl::Status& reloaded) {
+    MutexLock lock(mu);
+    told.push_back(reloaded);
+  };
+  Start(config);
   const std::string before = SerialNumber();
   TlsBlockingClient kept(server_->Address());
   certificates_->Make("server", "DNS:localhost,IP:127.0.0.1");
@@ -185,6 +192,13 @@ TEST_F(HttpTlsTest, ChangedCertificateIsShownToLaterClients) {
   EXPECT_TRUE(Eventually([&] { return SerialNumber() != after; }));
   kept.Send(kGet);
   EXPECT_NE(kept.ReadUntil("short").find("200 OK"), std::string::npos);
+  server_->Stop({});
+  MutexLock lock(mu);
+  ASSERT_GE(told.size(), 3u);
+  EXPECT_TRUE(told.front().ok());
+  EXPECT_NE(told[1].message().find(certificates_->CertificateFile("server")), std::string::npos)
+      << told[1];
+  EXPECT_TRUE(told.back().ok());
 }
 
 TEST_F(HttpTlsTest, FilesThatCannotBeUsedAreNamedAtTheStart) {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "dispatch/json_text.h"
+#include "base/json_text.h"
 #include "dispatch/leg_bodies.h"
 
 namespace kvrouter {

@@ -1,5 +1,5 @@
-#ifndef KVROUTER_DISPATCH_JSON_TEXT_H_
-#define KVROUTER_DISPATCH_JSON_TEXT_H_
+#ifndef KVROUTER_BASE_JSON_TEXT_H_
+#define KVROUTER_BASE_JSON_TEXT_H_
 
 #include <cstdint>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace kvrouter {
 
-// Writing the few pieces of JSON that the dispatcher adds to bodies of others. Pure functions.
+// Pieces of JSON, for who writes too few of them to want a library. Pure functions.
 
 // With its quotes; bytes that are no UTF-8 are replaced.
 void AppendJsonString(std::string_view text, std::string* out);
@@ -17,4 +17,4 @@ void AppendJsonNumbers(std::span<const uint32_t> numbers, std::string* out);
 
 }  // namespace kvrouter
 
-#endif  // KVROUTER_DISPATCH_JSON_TEXT_H_
+#endif  // KVROUTER_BASE_JSON_TEXT_H_
