@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/engine_http/engine_request.h"
+#include "base/last_chunk.h"
 
 namespace kvrouter {
 namespace {
@@ -180,6 +181,10 @@ AnswerParser::State AnswerParser::Feed(std::string_view bytes, AnswerSink* sink)
     impl.held = std::string();
     joined.append(bytes);
     bytes = joined;
+    if (impl.head_told && MayBeCutLastChunk(bytes)) {
+      impl.held = std::move(joined);
+      return State::kNeedsMore;
+    }
   }
   const State state = impl.Parse(&bytes, sink);
   if (state == State::kDone) impl.more_behind = !bytes.empty();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "adapters/http/http_message.h"
+#include "base/last_chunk.h"
 
 // Receiving, time-outs and the end; answering is in http_connection_answer.cc.
 
@@ -175,12 +176,20 @@ void HttpConnection::ReadChunks() {
     body_ = std::move(parser_->get().body());
     return OnRequest();
   }
-  http::async_read_some(stream_, buffer_, *parser_,
-                        [self = shared_from_this()](ErrorCode error, size_t) {
-                          if (self->phase_ == Phase::kClosed) return;
-                          if (error) return self->OnReadError(error);
-                          self->ReadChunks();
-                        });
+  const auto go_on = [self = shared_from_this()](ErrorCode error, size_t) {
+    if (self->phase_ == Phase::kClosed) return;
+    if (error) return self->OnReadError(error);
+    self->ReadChunks();
+  };
+  if (buffer_.size() == 0 ||
+      MayBeCutLastChunk({static_cast<const char*>(buffer_.data().data()), buffer_.size()})) {
+    return stream_.async_read_some(buffer_.prepare(kReadBytes),
+                                   [this, go_on](ErrorCode error, size_t bytes) {
+                                     buffer_.commit(bytes);
+                                     go_on(error, bytes);
+                                   });
+  }
+  http::async_read_some(stream_, buffer_, *parser_, go_on);
 }
 
 // Takes as much of the server's buffers as a body of this many bytes needs; false: refused.

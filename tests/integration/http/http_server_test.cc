@@ -121,6 +121,18 @@ TEST_F(HttpServerTest, BodyComesInChunksOrWithContinue) {
   EXPECT_EQ(client.ReadAnswer().body, "4");
 }
 
+TEST_F(HttpServerTest, ChunksMayComeByteByByte) {
+  BlockingClient client(server_.Address());
+  for (const char* body : {"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n"}) {
+    client.Send("POST /length HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (const char byte : std::string(body)) {
+      client.Send(std::string(1, byte));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a read of its own
+    }
+    EXPECT_EQ(client.ReadAnswer().body, body[0] == '0' ? "0" : "3");
+  }
+}
+
 TEST_F(HttpServerTest, OldClientIsNotToldToContinue) {
   BlockingClient client(server_.Address());
   client.Send("POST /length HTTP/1.0\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nabcd");
