@@ -8,7 +8,7 @@
 
 namespace kvrouter {
 
-// Every metric family of the daemon: one row each in metric_catalogue.cc, from which the page
+// Every metric family of the daemon: one row each in a table under catalogue/, from which the page
 // /metrics takes names, help texts and buckets, and from which docs/metrics.md is printed. What has
 // no row cannot be shown; tests see to it that every row is.
 
