@@ -145,6 +145,9 @@ void AddRequests(std::vector<Option>* table) {
       Switch("dispatch-explain-headers", "KVROUTER_DISPATCH_EXPLAIN_HEADERS",
              FIELD(dispatch.explain_headers),
              "Clients that ask for them get x-kvrouter-... headers: worker, overlap, plan."));
+  t.push_back(Switch("dispatch-ask-usage", "KVROUTER_DISPATCH_ASK_USAGE", FIELD(dispatch.ask_usage),
+                     "Ask workers for the usage of streams whose clients did not ask, and keep its "
+                     "event from them: delivered overlap counts streams, too."));
 }
 
 void AddTokenizing(std::vector<Option>* table) {

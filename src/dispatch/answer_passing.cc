@@ -58,7 +58,7 @@ bool AnswerPassing::BeginWith(std::string_view first) {
 void AnswerPassing::End() {
   if (is_stream_) {
     if (!begun_) BeginWith(std::exchange(held_, {}));
-    if (!scanner_.Rest().empty()) client_->Write(scanner_.Rest());
+    if (const std::string_view rest = scanner_.TakeRest(); !rest.empty()) client_->Write(rest);
     client_->End();
   } else if (begun_) {
     client_->End();
@@ -108,7 +108,7 @@ void AnswerPassing::Fail(int status, std::string_view message, std::string_view 
   if (!begun_) {
     begun_ = true;
     client_->Complete(status, WithExtra({{"content-type", "application/json"}}), error);
-  } else if (!is_stream_) {
+  } else if (!is_stream_ || scanner_.in_long_event()) {
     client_->Cut();
   } else {
     // An error event of the engine says it better, and one is enough.

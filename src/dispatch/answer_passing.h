@@ -22,7 +22,8 @@ namespace kvrouter {
 //                  always follow
 //   anything else  held whole, up to a bound; beyond it passed on as it comes
 //
-// What was passed on in the end is the engine's answer, byte for byte.
+// What was passed on in the end is the engine's answer, byte for byte, but for the usage that the
+// client did not ask for.
 //
 // Thread-compatible. The client is called from inside of the calls.
 class AnswerPassing {
@@ -35,6 +36,9 @@ class AnswerPassing {
 
   // ---- An engine's answer; Reset before that of another attempt. ----
   void Reset();
+  // A stream's event that only brings the usage is read and left out: the engine was asked for it
+  // on our account. Between Reset and Head.
+  void WithholdUsage() { scanner_.WithholdUsage(); }
   void Head(EngineReplyHead head);
   // False: the client does not keep up.
   bool Body(std::string_view piece);

@@ -57,6 +57,9 @@ struct DispatchConfig {
   bool two_leg_chat = true;
   // Whether clients get x-kvrouter-* headers when they ask for them (x-route-explain: 1).
   bool explain_headers = true;
+  // Engines are asked for the usage of streams whose clients did not ask, and the event that only
+  // brings it does not reach them: so what the engine found in its cache is known of streams, too.
+  bool ask_usage = false;
   TokenizeConfig tokenize = {};
 
   friend bool operator==(const DispatchConfig&, const DispatchConfig&) = default;

@@ -18,8 +18,9 @@ static_assert(kResults.size() == static_cast<size_t>(LegResult::kCancelled) + 1)
 constexpr std::array<std::string_view, kDispatchFallbackCount> kFallbacks = {
     "not_tokenized",      "prefill_failed",  "source_failed",   "handshake_missing",
     "handshake_invalid",  "handshake_local", "lease_over",      "producer_replaced",
-    "prompts_may_differ", "decode_refused",  "consumer_failed", "retried_elsewhere"};
-static_assert(kFallbacks.size() == static_cast<size_t>(DispatchFallback::kRetriedElsewhere) + 1);
+    "prompts_may_differ", "decode_refused",  "consumer_failed", "retried_elsewhere",
+    "usage_refused"};
+static_assert(kFallbacks.size() == static_cast<size_t>(DispatchFallback::kUsageRefused) + 1);
 
 constexpr std::array<std::string_view, kTokenizeOutcomeCount> kTokenize = {
     "cached",     "shared",       "engine",     "timed_out", "failed",  "refused",

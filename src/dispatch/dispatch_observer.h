@@ -60,8 +60,9 @@ enum class DispatchFallback : uint8_t {
   kDecodeRefused,     // no worker for the decode leg at once: routed again, whole
   kConsumerFailed,    // retried without parameters
   kRetriedElsewhere,  // a leg without parameters failed before the first byte
+  kUsageRefused,      // asked for the usage on our account it answered 400 or 422: sent as it came
 };
-inline constexpr int kDispatchFallbackCount = 12;
+inline constexpr int kDispatchFallbackCount = 13;
 // E.g. "handshake_missing".
 std::string_view DispatchFallbackName(DispatchFallback fallback);
 

@@ -144,6 +144,7 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
                            "body is not valid JSON"));
     return;
   }
+  if (request_->AsksUsage()) answer_.WithholdUsage();
   const auto head_timeout = request_->openai().stream ? context_->config.head_timeout : TimeLeft();
   SendLeg(std::move(leg),
           {.body = std::move(body),
@@ -234,6 +235,8 @@ void DispatchedRequest::OnLegEnd(EngineEnd end, std::string_view detail) {
   } else if (result == LegResult::kServerError ||
              (result == LegResult::kRefused && leg_->with_handshake)) {
     OnServeFailed(result, fmt::format("status {}", leg_->status));
+  } else if ((leg_->status == 400 || leg_->status == 422) && request_->AsksUsage()) {
+    OnUsageRefused();
   } else if (!answer_.begun() && answer_.error_inside()) {
     OnServeFailed(LegResult::kServerError, "an error in place of output");
   } else if (!answer_.CanEnd()) {
@@ -325,6 +328,16 @@ void DispatchedRequest::GoOnWithoutProducer(LegKind kind) {
             std::nullopt);
 }
 
+// What it did not like may be what we added. If not, it will say so again, of the client's own bytes.
+void DispatchedRequest::OnUsageRefused() {
+  const LegTarget where = leg_->where;
+  CloseLeg(LegResult::kRefused);
+  answer_.Reset();
+  request_->DoNotAskUsage();
+  Fallback(DispatchFallback::kUsageRefused);
+  SendServe(where, std::nullopt);
+}
+
 void DispatchedRequest::OnServed(LegResult result) {
   const int status = leg_->status;
   held_at_.reset();
@@ -388,6 +401,7 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
     End({.outcome = DispatchOutcome::kFailed, .status = StatusForClient(result)});
     return;
   }
+  if (result == LegResult::kRefused) request_->DoNotAskUsage();
   failure_ = {.result = result, .message = std::move(message), .answer = {}};
   if (answer_.has_head() && !answer_.is_stream() && answer_.status() >= 400 &&
       (result == LegResult::kServerError || result == LegResult::kRefused))

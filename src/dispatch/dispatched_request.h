@@ -107,6 +107,7 @@ class DispatchedRequest final : public LiveCall,
   void OnHandshake();
   void OnProducerFailed(LegResult result, std::string_view detail);
   void GoOnWithoutProducer(LegKind kind);
+  void OnUsageRefused();
   void OnServed(LegResult result);
   void OnServeFailed(LegResult result, std::string detail);
   void GiveUp();
@@ -148,7 +149,7 @@ class DispatchedRequest final : public LiveCall,
   std::optional<RouteDecision> decision_;
   std::optional<Plan> first_plan_;
   std::string explanation_;  // of the plan, for who asked for it; later legs only carry it out
-  bool strict_ = false;  // what was planned fails rather than falls back
+  bool strict_ = false;      // what was planned fails rather than falls back
   std::vector<TargetSelector> excluded_;
   // Failed with blocks of another one, so without them it may do, if there is nobody else.
   std::optional<WorkerId> last_resort_;

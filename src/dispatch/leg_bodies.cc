@@ -24,6 +24,7 @@ BodyEdit EditsOf(const SharedEdits& shared) {
     AppendJsonString(shared.cache_salt, &salt);
     edit.Set("cache_salt", std::move(salt));
   }
+  if (shared.ask_usage) edit.Set("stream_options", R"({"include_usage":true})");
   return edit;
 }
 

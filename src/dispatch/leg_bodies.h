@@ -16,6 +16,7 @@ namespace kvrouter {
 struct SharedEdits {
   std::span<const TokenId> prompt_ids = {};  // in place of the prompt's text; empty: as it is
   std::string_view cache_salt = {};          // of a header, if the body has none; empty: none
+  bool ask_usage = false;                    // of a stream whose client did not
 };
 // The edits alone; an empty result means that the client's bytes serve.
 BodyEdit EditsOf(const SharedEdits& shared);

@@ -89,13 +89,23 @@ absl::Status ReadUsage(JsonValue value, OpenAiUsage* usage) {
 
 OpenAiReply ReadOpenAiReply(const std::string& text) {
   OpenAiReply reply;
+  std::optional<size_t> choices;  // of a list of them
+  bool has_usage = false;
   const absl::Status read =
-      VisitObject(text, [&reply](std::string_view key, JsonValue value) -> absl::Status {
+      VisitObject(text, [&](std::string_view key, JsonValue value) -> absl::Status {
         if (key == "choices") {
-          return VisitIfArray(value,
-                              [&reply](JsonValue choice) { return ReadChoice(choice, &reply); });
+          KVR_ASSIGN_OR_RETURN(const JsonType type, TypeOfJson(value));
+          if (type == JsonType::array) choices = 0;
+          return VisitIfArray(value, [&](JsonValue choice) {
+            ++*choices;
+            return ReadChoice(choice, &reply);
+          });
         }
-        if (key == "usage") return ReadUsage(value, &reply.usage);
+        if (key == "usage") {
+          KVR_ASSIGN_OR_RETURN(const JsonType type, TypeOfJson(value));
+          has_usage = type == JsonType::object;
+          return ReadUsage(value, &reply.usage);
+        }
         if (key == "error" && !IsNull(value)) reply.is_error = true;
         // As vLLM said it before it wrapped its errors.
         if (key == "object" && StringOf(value) == "error") reply.is_error = true;
@@ -103,6 +113,7 @@ OpenAiReply ReadOpenAiReply(const std::string& text) {
       });
   if (!read.ok()) return {};
   reply.is_json = true;
+  reply.only_usage = choices == size_t{0} && has_usage && !reply.is_error;
   return reply;
 }
 

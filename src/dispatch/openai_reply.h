@@ -19,6 +19,8 @@ struct OpenAiReply {
   bool is_error = false;  // an error object, or a choice that finished with "error"
   bool has_output = false;
   bool finished = false;  // a choice did
+  // Of a chunk: no choice and a usage, as the last one of a stream that was asked for it.
+  bool only_usage = false;
   // Of a chunk: what its choices bring; one each, unless it lists the ids.
   uint64_t output_tokens = 0;
   OpenAiUsage usage;

@@ -206,6 +206,8 @@ absl::Status ReadMember(std::string_view key, JsonValue value, Reader* reader) {
     request.model = *std::move(model);
   } else if (key == "stream") {
     request.stream = BoolOf(value).value_or(false);
+  } else if (key == "stream_options") {
+    request.has_stream_options = request.has_stream_options || !IsNull(value);
   } else if (key == "n" || key == "best_of") {
     ReadSequences(value, reader);
   } else if (key == "use_beam_search") {

@@ -50,6 +50,7 @@ struct OpenAiRequest {
   OpenAiEndpoint endpoint = OpenAiEndpoint::kCompletions;
   std::string model;  // empty: none named
   bool stream = false;
+  bool has_stream_options = false;
   // Token ids the client sent (or nvext.token_data); of several prompts the first one's.
   std::optional<std::vector<TokenId>> token_ids;
   bool token_ids_are_prompt = false;  // false: they came beside a text

@@ -46,6 +46,11 @@ absl::StatusOr<PreparedRequest> PreparedRequest::Of(const DispatchContext& conte
   if (request.openai_.token_ids)
     request.ids_ =
         std::make_shared<const std::vector<TokenId>>(*std::move(request.openai_.token_ids));
+  // Of several prompts or choices the usage is a sum that compares to no prediction, and with the
+  // whole prompt in the answer an event may be too long to be read.
+  request.ask_usage_ = context.config.ask_usage && request.openai_.stream &&
+                       !request.openai_.has_stream_options &&
+                       request.openai_.plain == PlainReason::kNone;
   request.body_ = Shared(std::move(body));
   return request;
 }
@@ -95,13 +100,13 @@ std::string_view PreparedRequest::AddedSalt() const {
 }
 
 SharedEdits PreparedRequest::TwoLegEdits() const {
-  SharedEdits edits{.cache_salt = AddedSalt()};
+  SharedEdits edits{.cache_salt = AddedSalt(), .ask_usage = AsksUsage()};
   if (!is_chat() && !openai_.token_ids_are_prompt) edits.prompt_ids = *ids_;
   return edits;
 }
 
 std::shared_ptr<const std::string> PreparedRequest::PlainBody() const {
-  const BodyEdit edit = EditsOf({.cache_salt = AddedSalt()});
+  const BodyEdit edit = EditsOf({.cache_salt = AddedSalt(), .ask_usage = AsksUsage()});
   if (edit.empty()) return body_;
   const JsonObject* const object = Object();
   return object == nullptr ? nullptr : Shared(edit.Apply(*object));

@@ -44,6 +44,11 @@ class PreparedRequest {
   // answer. Of a chat also that the two engines render alike, which is theirs to say.
   bool MayHaveTwoLegs() const;
 
+  // Whether the bodies of its streams ask for the usage, and the client's did not.
+  bool AsksUsage() const { return ask_usage_ && Object() != nullptr; }
+  // From now on they are as the client asked.
+  void DoNotAskUsage() { ask_usage_ = false; }
+
   // Borrows the ids. The caller sets id, phase, exclusions and the plainness.
   RouteRequest ToRoute() const;
 
@@ -66,6 +71,7 @@ class PreparedRequest {
   std::string cache_salt_;
   std::shared_ptr<const std::string> body_;
   TokenIds ids_;  // null: none
+  bool ask_usage_ = false;
   // Read when first wanted; borrows *body_.
   const JsonObject* Object() const;
   mutable std::optional<JsonObject> object_;

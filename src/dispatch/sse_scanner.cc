@@ -16,47 +16,87 @@ std::string_view WithoutReturn(std::string_view line) {
 }  // namespace
 
 std::string_view SseScanner::Feed(std::string_view piece) {
-  if (unread_) return piece;
+  withheld_.clear();
   if (rest_.empty()) {
-    const size_t whole = ReadEvents(piece, 0);
+    size_t begin = 0;
+    if (in_long_event_) {
+      const auto end = EndOfLongEvent(piece);
+      if (!end) return piece;
+      in_long_event_ = false;
+      begin = *end;
+    }
+    size_t whole = ReadEvents(piece, begin, begin);
+    if (piece.size() - whole > kMaxEventBytes) {
+      BeginLongEvent(piece.substr(whole));
+      whole = piece.size();
+    }
     rest_ = piece.substr(whole);
-    if (rest_.size() <= kMaxEventBytes) return piece.substr(0, whole);
-    rest_.clear();
-    unread_ = output_begun_ = true;
-    return piece;
+    if (withheld_.empty()) return piece.substr(0, whole);
+    TakeAllButWithheld(piece.substr(0, whole));
+    return whole_;
   }
   // The line that the piece goes on with may have begun before it.
   const size_t last_line = rest_.rfind('\n');
-  const size_t from = last_line == std::string::npos ? 0 : last_line + 1;
-  const size_t scanned = rest_.size();
+  const size_t line = last_line == std::string::npos ? 0 : last_line + 1;
   rest_ += piece;
-  const size_t whole =
-      piece.find('\n') == std::string_view::npos ? 0 : ReadEvents(rest_, std::min(from, scanned));
-  whole_.assign(rest_, 0, whole);
-  rest_.erase(0, whole);
-  if (rest_.size() > kMaxEventBytes) {
-    unread_ = output_begun_ = true;
-    whole_ += rest_;
-    rest_.clear();
+  size_t whole = piece.find('\n') == std::string_view::npos ? 0 : ReadEvents(rest_, 0, line);
+  if (rest_.size() - whole > kMaxEventBytes) {
+    BeginLongEvent(std::string_view(rest_).substr(whole));
+    whole = rest_.size();
   }
+  TakeAllButWithheld(std::string_view(rest_).substr(0, whole));
+  rest_.erase(0, whole);
   return whole_;
 }
 
-size_t SseScanner::ReadEvents(std::string_view text, size_t from) {
-  size_t event = 0;  // where the one at hand begins
-  size_t line = from;
+std::string_view SseScanner::TakeRest() {
+  whole_ = std::exchange(rest_, {});
+  if (ReadEvent(whole_) && withhold_usage_) whole_.clear();
+  return whole_;
+}
+
+size_t SseScanner::ReadEvents(std::string_view text, size_t event, size_t line) {
   while (true) {
     const size_t end = text.find('\n', line);
     if (end == std::string_view::npos) return event;
     if (WithoutReturn(text.substr(line, end - line)).empty()) {
-      ReadEvent(text.substr(event, line - event));
+      const bool only_usage = ReadEvent(text.substr(event, line - event));
+      if (only_usage && withhold_usage_) withheld_.emplace_back(event, end + 1);
       event = end + 1;
     }
     line = end + 1;
   }
 }
 
-void SseScanner::ReadEvent(std::string_view event) {
+void SseScanner::TakeAllButWithheld(std::string_view events) {
+  whole_.clear();
+  size_t kept = 0;
+  for (const auto& [begin, end] : withheld_) {
+    whole_ += events.substr(kept, begin - kept);
+    kept = end;
+  }
+  whole_ += events.substr(kept);
+}
+
+void SseScanner::BeginLongEvent(std::string_view begin) {
+  in_long_event_ = output_begun_ = true;
+  const size_t last_line = begin.rfind('\n');
+  line_begin_ = begin.substr(last_line == std::string_view::npos ? 0 : last_line + 1).substr(0, 2);
+}
+
+std::optional<size_t> SseScanner::EndOfLongEvent(std::string_view piece) {
+  size_t line = 0;
+  while (true) {
+    const size_t end = std::min(piece.find('\n', line), piece.size());
+    line_begin_ += piece.substr(line, std::min(end - line, 2 - line_begin_.size()));
+    if (end == piece.size()) return std::nullopt;
+    if (WithoutReturn(line_begin_).empty()) return end + 1;
+    line_begin_.clear();
+    line = end + 1;
+  }
+}
+
+bool SseScanner::ReadEvent(std::string_view event) {
   constexpr std::string_view kData = "data:";
   data_.clear();
   bool any = false;
@@ -73,18 +113,18 @@ void SseScanner::ReadEvent(std::string_view event) {
       data_.reserve(2 * (data_.size() + line.size()) + kPadding);
     data_ += line;
   }
-  if (any) ReadData(data_);
+  return any && ReadData(data_);
 }
 
-void SseScanner::ReadData(std::string_view data) {
+bool SseScanner::ReadData(std::string_view data) {
   if (data == "[DONE]") {
     done_ = true;
-    return;
+    return false;
   }
   const OpenAiReply reply = ReadOpenAiReply(data_);
   if (!reply.is_json) {
     output_begun_ = true;  // whatever it is, the client shall have it
-    return;
+    return false;
   }
   error_ = error_ || reply.is_error;
   finished_ = finished_ || reply.finished;
@@ -96,6 +136,7 @@ void SseScanner::ReadData(std::string_view data) {
     usage_.completion_tokens = reply.usage.completion_tokens;
     output_tokens_ = std::max(output_tokens_, *reply.usage.completion_tokens);
   }
+  return reply.only_usage;
 }
 
 }  // namespace kvrouter

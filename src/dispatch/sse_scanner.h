@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "dispatch/openai_reply.h"
 
@@ -12,19 +15,26 @@ namespace kvrouter {
 
 // Reads an engine's event stream as it comes, in pieces of any size, and says how far it consists of
 // whole events: so what is passed on can always be followed by an event of our own. The bytes
-// themselves are not touched.
+// themselves are not touched; on demand, whole events that only bring the usage are left out.
 //
-// Thread-compatible. Bound: one event; of a longer one than kMaxEventBytes nothing is read any
-// more, and pieces are whole as they come.
+// Thread-compatible. Bound: one event; a longer one than kMaxEventBytes is not read, and given out
+// as it comes.
 class SseScanner {
  public:
   static constexpr size_t kMaxEventBytes = 1 << 20;
 
+  // Events that only bring the usage are read, but not given out: who asked for it is not the
+  // client. Before the first Feed.
+  void WithholdUsage() { withhold_usage_ = true; }
+
   // What may be passed on now, in order and without a gap over the calls: whole events. Valid until
   // the next call, and as long as `piece`.
   std::string_view Feed(std::string_view piece);
-  // The rest, at the end of the stream.
+  // What is left of an event that is not whole; Take: at the end of the stream, read as if it were.
   std::string_view Rest() const { return rest_; }
+  std::string_view TakeRest();
+  // What was given out ends inside of an event.
+  bool in_long_event() const { return in_long_event_; }
 
   bool output_begun() const { return output_begun_; }  // a token, or what we cannot read
   bool error() const { return error_; }                // an error event
@@ -35,15 +45,25 @@ class SseScanner {
   const OpenAiUsage& usage() const { return usage_; }
 
  private:
-  // Of `text`, whose bytes before `from` have no line end: behind the last whole event.
-  size_t ReadEvents(std::string_view text, size_t from);
-  void ReadEvent(std::string_view event);
-  void ReadData(std::string_view data);
+  // Events from `event` on; the one there has no line end between it and `line`. Answers behind the
+  // last whole one.
+  size_t ReadEvents(std::string_view text, size_t event, size_t line);
+  // Both: whether it only brings the usage.
+  bool ReadEvent(std::string_view event);
+  bool ReadData(std::string_view data);
+  void BeginLongEvent(std::string_view begin);
+  // Behind it, if the piece ends it.
+  std::optional<size_t> EndOfLongEvent(std::string_view piece);
+  // Of whole events, into whole_.
+  void TakeAllButWithheld(std::string_view events);
 
   std::string rest_;   // of an event that is not whole yet
-  std::string whole_;  // what the last Feed gave out, if it began in an earlier piece
+  std::string whole_;  // what was given out last, if it is not in one piece
   std::string data_;   // with room behind it for the reader
-  bool unread_ = false;
+  std::vector<std::pair<size_t, size_t>> withheld_;  // of the text at hand
+  std::string line_begin_;  // of the last line of a long event: two bytes at most
+  bool withhold_usage_ = false;
+  bool in_long_event_ = false;
   bool output_begun_ = false;
   bool error_ = false;
   bool done_ = false;

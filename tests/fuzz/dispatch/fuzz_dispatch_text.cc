@@ -30,6 +30,24 @@ void ScanInPieces(const std::string& text, size_t step) {
             "pieces decide what is read");
 }
 
+// What is withheld does not depend on the pieces either, and is all that is missing.
+void WithholdInPieces(const std::string& text, size_t step) {
+  SseScanner whole;
+  whole.WithholdUsage();
+  std::string at_once(whole.Feed(text));
+  at_once += whole.TakeRest();
+  SseScanner pieces;
+  pieces.WithholdUsage();
+  std::string passed;
+  for (size_t at = 0; at < text.size(); at += step)
+    passed += pieces.Feed(std::string_view(text).substr(at, step));
+  passed += pieces.TakeRest();
+  KVR_CHECK(at_once == passed, "pieces decide what is withheld");
+  KVR_CHECK(at_once.size() == text.size() || whole.usage().prompt_tokens ||
+                text.find("usage") != std::string::npos,
+            "what is no usage was withheld");
+}
+
 void EditBody(const std::string& text) {
   const auto object = JsonObject::Of(text);
   if (!object) return;
@@ -72,5 +90,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)ReadHandshake(text, "http://h");
   EditBody(text);
   ScanInPieces(text, 1 + data[0] % 7);
+  WithholdInPieces(text, 1 + data[0] % 7);
   return 0;
 }

@@ -100,6 +100,74 @@ TEST(SseScannerTest, AnEventOverTheBoundIsPassedOnUnread) {
   }
   EXPECT_EQ(passed.size() + scanner.Rest().size(), sent);
   EXPECT_TRUE(scanner.output_begun());
+  EXPECT_TRUE(scanner.in_long_event());
+}
+
+TEST(SseScannerTest, BehindALongEventItReadsOn) {
+  const std::string longest(SseScanner::kMaxEventBytes + 10, 'x');
+  for (const std::string_view end : {"\n\n", "\r\n\r\n", "\n\r\n"}) {
+    for (const size_t step : {1, 2, 7, 1000}) {
+      SCOPED_TRACE(testing::Message() << end.size() << " step " << step);
+      SseScanner scanner;
+      scanner.WithholdUsage();
+      std::string passed(scanner.Feed(kToken + "data: " + longest));
+      const std::string tail = std::string(end) + kUsage + kFinish + kUsage + kDone;
+      for (size_t at = 0; at < tail.size(); at += step)
+        passed += scanner.Feed(std::string_view(tail).substr(at, step));
+      EXPECT_TRUE(passed == kToken + "data: " + longest + std::string(end) + kFinish + kDone);
+      EXPECT_FALSE(scanner.in_long_event());
+      EXPECT_TRUE(scanner.done());
+      EXPECT_EQ(scanner.usage().cached_tokens, 32u);
+    }
+  }
+}
+
+TEST(SseScannerTest, WithheldUsageIsReadAndLeftOutWhateverThePieces) {
+  const std::string before = kRole + ": note\r\n\r\n" + kToken + kFinish;
+  const std::string crlf_usage =
+      ": of the end\r\n" + kUsage.substr(0, kUsage.size() - 2) + "\r\n\r\n";
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const std::string all = before + (seed % 3 == 0 ? crlf_usage : kUsage) + kDone + "data: rest";
+    SseScanner scanner;
+    scanner.WithholdUsage();
+    std::string passed;
+    for (size_t at = 0; at < all.size();) {
+      const size_t size =
+          std::min<size_t>(1 + random() % (seed % 2 == 0 ? 5 : 300), all.size() - at);
+      passed += scanner.Feed(all.substr(at, size));
+      at += size;
+    }
+    EXPECT_EQ(passed, before + kDone);
+    EXPECT_EQ(scanner.TakeRest(), "data: rest");
+    EXPECT_EQ(scanner.usage().cached_tokens, 32u);
+    EXPECT_EQ(scanner.output_tokens(), 7u);
+  }
+}
+
+TEST(SseScannerTest, OnlyAnEventOfUsageAloneIsWithheld) {
+  for (const std::string& event : {
+           kToken.substr(0, kToken.size() - 3) + ",\"usage\":{\"prompt_tokens\":4}}\n\n",
+           std::string("data: {\"choices\":[],\"usage\":null}\n\n"),
+           std::string("data: {\"choices\":[]}\n\n"),
+           std::string("data: {\"usage\":{\"prompt_tokens\":4}}\n\n"),
+           std::string("data: {\"choices\":[],\"usage\":{},\"error\":{\"message\":\"x\"}}\n\n"),
+           std::string("data: {\"choices\":[],\"usage\":{}\n\n"),
+       }) {
+    SCOPED_TRACE(event);
+    SseScanner scanner;
+    scanner.WithholdUsage();
+    EXPECT_EQ(scanner.Feed(event), event);
+  }
+}
+
+TEST(SseScannerTest, WithheldUsageStaysSoWithoutItsLastLineEnd) {
+  SseScanner scanner;
+  scanner.WithholdUsage();
+  EXPECT_EQ(scanner.Feed(kFinish + kUsage.substr(0, kUsage.size() - 1)), kFinish);
+  EXPECT_EQ(scanner.TakeRest(), "");
+  EXPECT_EQ(scanner.usage().cached_tokens, 32u);
 }
 
 TEST(OpenAiReplyTest, CountsChoicesAndIds) {
