@@ -40,6 +40,7 @@ class DispatchDoor::Log final : public DispatchObserver {
     next_->OnLeg(kind, target, result, took);
   }
   void OnFallback(DispatchFallback fallback) override { next_->OnFallback(fallback); }
+  void OnOutgrown(OutgrownHold hold) override { next_->OnOutgrown(hold); }
   void OnTokenize(TokenizeOutcome outcome, std::chrono::nanoseconds took) override {
     next_->OnTokenize(outcome, took);
   }

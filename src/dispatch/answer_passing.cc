@@ -20,7 +20,7 @@ bool IsEventStream(const EngineReplyHead& head) {
 
 void AnswerPassing::Reset() {
   head_ = {};
-  has_head_ = is_stream_ = false;
+  has_head_ = is_stream_ = error_cut_ = false;
   held_.clear();
   scanner_ = {};
   whole_reply_.reset();
@@ -32,20 +32,29 @@ void AnswerPassing::Head(EngineReplyHead head) {
   is_stream_ = IsEventStream(head_);
 }
 
+bool AnswerPassing::StreamBody(std::string_view piece) {
+  const std::string_view whole = scanner_.Feed(piece);
+  if (begun_) return whole.empty() || client_->Write(whole);
+  held_ += whole;
+  if (scanner_.error() && !scanner_.output_begun()) return true;
+  if (!scanner_.output_begun() && held_.size() <= kMaxHeldStreamBytes) return true;
+  if (!scanner_.output_begun()) observer_->OnOutgrown(OutgrownHold::kStreamHead);
+  if (scanner_.in_long_event()) observer_->OnOutgrown(OutgrownHold::kFirstEvent);
+  return BeginWith(std::exchange(held_, {}));
+}
+
 bool AnswerPassing::Body(std::string_view piece) {
-  if (is_stream_) {
-    const std::string_view whole = scanner_.Feed(piece);
-    if (begun_) return whole.empty() || client_->Write(whole);
-    held_ += whole;
-    if (scanner_.error() && !scanner_.output_begun()) return true;
-    if (!scanner_.output_begun() && held_.size() <= kMaxHeldStreamBytes) return true;
-    return BeginWith(std::exchange(held_, {}));
-  }
+  if (is_stream_) return StreamBody(piece);
   if (begun_) return client_->Write(piece);
   held_ += piece;
-  // Of an error too large to hold, the beginning has to do.
-  if (head_.status >= 400 && held_.size() > max_held_bytes_) held_.resize(max_held_bytes_);
   if (held_.size() <= max_held_bytes_) return true;
+  if (head_.status >= 400) {
+    // Of an error the beginning has to do.
+    held_.resize(max_held_bytes_);
+    if (!std::exchange(error_cut_, true)) observer_->OnOutgrown(OutgrownHold::kError);
+    return true;
+  }
+  observer_->OnOutgrown(OutgrownHold::kReply);
   return BeginWith(std::exchange(held_, {}));
 }
 

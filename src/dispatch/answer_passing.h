@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dispatch/client_reply.h"
+#include "dispatch/dispatch_observer.h"
 #include "dispatch/engine_link.h"
 #include "dispatch/openai_reply.h"
 #include "dispatch/sse_scanner.h"
@@ -28,8 +29,10 @@ namespace kvrouter {
 // Thread-compatible. The client is called from inside of the calls.
 class AnswerPassing {
  public:
-  AnswerPassing(std::shared_ptr<ClientReply> client, uint64_t max_held_bytes)
-      : client_(std::move(client)), max_held_bytes_(max_held_bytes) {}
+  // The observer outlives it, and is told what is held no more.
+  AnswerPassing(std::shared_ptr<ClientReply> client, uint64_t max_held_bytes,
+                DispatchObserver* observer)
+      : client_(std::move(client)), max_held_bytes_(max_held_bytes), observer_(observer) {}
 
   // Go with whatever answer the client gets.
   void AddHeaders(HeaderList headers) { extra_headers_ = std::move(headers); }
@@ -72,17 +75,20 @@ class AnswerPassing {
             std::string_view param = {});
 
  private:
+  bool StreamBody(std::string_view piece);
   bool BeginWith(std::string_view first);
   HeaderList WithExtra(HeaderList headers) const;
   const OpenAiReply& WholeReply() const;
 
   const std::shared_ptr<ClientReply> client_;
   const uint64_t max_held_bytes_;
+  DispatchObserver* const observer_;
   HeaderList extra_headers_;
   EngineReplyHead head_;
   bool has_head_ = false;
   bool is_stream_ = false;
   bool begun_ = false;
+  bool error_cut_ = false;
   std::string held_;
   SseScanner scanner_;
   mutable std::unique_ptr<const OpenAiReply> whole_reply_;  // of held_; null: not read yet

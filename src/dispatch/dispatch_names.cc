@@ -22,6 +22,10 @@ constexpr std::array<std::string_view, kDispatchFallbackCount> kFallbacks = {
     "usage_refused"};
 static_assert(kFallbacks.size() == static_cast<size_t>(DispatchFallback::kUsageRefused) + 1);
 
+constexpr std::array<std::string_view, kOutgrownHoldCount> kHolds = {
+    "reply", "stream_head", "first_event", "error", "producer"};
+static_assert(kHolds.size() == static_cast<size_t>(OutgrownHold::kProducer) + 1);
+
 constexpr std::array<std::string_view, kTokenizeOutcomeCount> kTokenize = {
     "cached",     "shared",       "engine",     "timed_out", "failed",  "refused",
     "bad_answer", "breaker_open", "over_limit", "no_worker", "disabled"};
@@ -36,6 +40,7 @@ std::string_view LegResultName(LegResult result) { return kResults[static_cast<s
 std::string_view DispatchFallbackName(DispatchFallback fallback) {
   return kFallbacks[static_cast<size_t>(fallback)];
 }
+std::string_view OutgrownHoldName(OutgrownHold hold) { return kHolds[static_cast<size_t>(hold)]; }
 std::string_view TokenizeOutcomeName(TokenizeOutcome outcome) {
   return kTokenize[static_cast<size_t>(outcome)];
 }

@@ -84,6 +84,19 @@ inline constexpr int kTokenizeOutcomeCount = 11;
 // E.g. "breaker_open".
 std::string_view TokenizeOutcomeName(TokenizeOutcome outcome);
 
+// An answer of an engine is held so that its failure can be made good before the client gets any of
+// it. What outgrew what is held of it:
+enum class OutgrownHold : uint8_t {
+  kReply,       // an answer that does not stream, max_held_reply_bytes: not retried any more
+  kStreamHead,  // a stream's events before its first output, 64 KiB: the same
+  kFirstEvent,  // the event with it, 1 MiB: the same
+  kError,       // an engine's error, max_held_reply_bytes: its end is lost
+  kProducer,    // a producer's answer, the same: it is of no use
+};
+inline constexpr int kOutgrownHoldCount = 5;
+// E.g. "stream_head".
+std::string_view OutgrownHoldName(OutgrownHold hold);
+
 struct DispatchEnd {
   std::string_view path;   // e.g. /v1/completions
   std::string_view model;  // as the client names it; empty: unknown
@@ -120,6 +133,7 @@ class DispatchObserver {
   virtual void OnLeg(LegKind kind, const Target& target, LegResult result,
                      std::chrono::nanoseconds took) = 0;
   virtual void OnFallback(DispatchFallback fallback) = 0;
+  virtual void OnOutgrown(OutgrownHold hold) = 0;
   virtual void OnTokenize(TokenizeOutcome outcome, std::chrono::nanoseconds took) = 0;
   virtual void OnOverlap(const DeliveredOverlap& overlap) = 0;
   // A producer holds blocks that nobody will pull, until its lease is over.

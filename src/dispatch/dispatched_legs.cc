@@ -184,7 +184,8 @@ void DispatchedRequest::OnHead(EngineReplyHead head) {
 void DispatchedRequest::OnBody(std::string_view piece) {
   if (IsProducer(leg_->kind)) {
     const size_t room = context_->config.max_held_reply_bytes - leg_->body.size();
-    leg_->too_long = leg_->too_long || piece.size() > room;
+    if (piece.size() > room && !std::exchange(leg_->too_long, true))
+      context_->observer->OnOutgrown(OutgrownHold::kProducer);
     leg_->body += piece.substr(0, room);
     return;
   }

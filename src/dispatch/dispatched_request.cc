@@ -33,7 +33,7 @@ DispatchedRequest::DispatchedRequest(std::shared_ptr<DispatchContext> context,
       arrived_at_(context_->clock->Now()),
       received_(std::move(request)),
       client_(client),
-      answer_(std::move(client), context_->config.max_held_reply_bytes) {}
+      answer_(std::move(client), context_->config.max_held_reply_bytes, context_->observer) {}
 
 void DispatchedRequest::Start(uint64_t number) {
   number_ = number;

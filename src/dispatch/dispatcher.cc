@@ -24,6 +24,7 @@ class NullObserver final : public DispatchObserver {
   void OnFirstToken(std::string_view, std::chrono::nanoseconds) override {}
   void OnLeg(LegKind, const Target&, LegResult, std::chrono::nanoseconds) override {}
   void OnFallback(DispatchFallback) override {}
+  void OnOutgrown(OutgrownHold) override {}
   void OnTokenize(TokenizeOutcome, std::chrono::nanoseconds) override {}
   void OnOverlap(const DeliveredOverlap&) override {}
   void OnLeaseLeft(const Target&) override {}

@@ -67,7 +67,7 @@ PassThrough::PassThrough(std::shared_ptr<DispatchContext> context, DispatchReque
       arrived_at_(context_->clock->Now()),
       request_(std::move(request)),
       client_(client),
-      answer_(std::move(client), context_->config.max_held_reply_bytes) {}
+      answer_(std::move(client), context_->config.max_held_reply_bytes, context_->observer) {}
 
 void PassThrough::Start(uint64_t number, uint64_t turn) {
   number_ = number;

@@ -59,6 +59,8 @@ void DispatchFigures::OnLeg(LegKind kind, const Target& /*target*/, LegResult re
 
 void DispatchFigures::OnFallback(DispatchFallback fallback) { CountOne(&fallbacks_, fallback); }
 
+void DispatchFigures::OnOutgrown(OutgrownHold hold) { CountOne(&outgrown_, hold); }
+
 void DispatchFigures::OnTokenize(TokenizeOutcome outcome, std::chrono::nanoseconds took) {
   CountOne(&texts_, outcome);
   if (AskedAnEngine(outcome)) tokenize_seconds_.Observe(Seconds(took));
@@ -154,6 +156,11 @@ void DispatchFigures::ShowLegs(MetricFamilies* out) const {
   for (size_t i = 0; i < fallbacks_.size(); ++i) {
     out->Add(fallbacks_[i].Value(),
              {{"reason", std::string(DispatchFallbackName(static_cast<DispatchFallback>(i)))}});
+  }
+  out->Open(Metric::kDispatchOutgrown);
+  for (size_t i = 0; i < outgrown_.size(); ++i) {
+    out->Add(outgrown_[i].Value(),
+             {{"what", std::string(OutgrownHoldName(static_cast<OutgrownHold>(i)))}});
   }
   out->Show(Metric::kDispatchRetries, retries_.Value());
   out->Show(Metric::kDispatchLeasesLeft, leases_left_.Value());

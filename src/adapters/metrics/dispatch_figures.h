@@ -71,6 +71,7 @@ class DispatchFigures final : public DispatchObserver {
   void OnLeg(LegKind kind, const Target& target, LegResult result,
              std::chrono::nanoseconds took) override;
   void OnFallback(DispatchFallback fallback) override;
+  void OnOutgrown(OutgrownHold hold) override;
   void OnTokenize(TokenizeOutcome outcome, std::chrono::nanoseconds took) override;
   void OnOverlap(const DeliveredOverlap& overlap) override;
   void OnLeaseLeft(const Target& producer) override;
@@ -104,6 +105,7 @@ class DispatchFigures final : public DispatchObserver {
   std::array<EndpointFigures, kDispatchEndpointCount> endpoints_;
   std::array<LegFigures, static_cast<size_t>(LegKind::kDecode) + 1> legs_;
   std::array<prometheus::Counter, kDispatchFallbackCount> fallbacks_;
+  std::array<prometheus::Counter, kOutgrownHoldCount> outgrown_;
   prometheus::Counter retries_, leases_left_;
   prometheus::Counter prompt_tokens_, predicted_tokens_, delivered_tokens_;
   std::array<prometheus::Counter, kTokenizeOutcomeCount> texts_;

@@ -189,6 +189,7 @@ enum class Metric : uint8_t {
   kDispatchLegs,
   kDispatchLegTime,
   kDispatchFallbacks,
+  kDispatchOutgrown,
   kDispatchRetries,
   kDispatchLeasesLeft,
   kDeliveredPromptTokens,

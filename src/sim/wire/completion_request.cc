@@ -75,8 +75,9 @@ absl::Status ReadFlag(std::string_view name, value member, bool* flag) {
   return Bad(fmt::format("{}: must be true or false", name));
 }
 
-absl::Status ReadStreamOptions(value member, CompletionRequest* request) {
+absl::Status ReadStreamOptions(value member, CompletionRequest* request, bool* any) {
   if (IsNull(member)) return absl::OkStatus();
+  *any = true;
   simdjson::ondemand::object options;
   if (member.get_object().get(options) != simdjson::SUCCESS)
     return Bad("stream_options: must be an object");
@@ -101,6 +102,7 @@ absl::Status ReadStreamOptions(value member, CompletionRequest* request) {
 // Members whose order in the body must not matter.
 struct Parts {
   CompletionRequest request;
+  bool has_stream_options = false;
   uint64_t min_tokens = 0;
   uint64_t max_completion_tokens = 0;   // 0: absent; beats max_tokens
   nlohmann::ordered_json conversation;  // of a chat
@@ -135,7 +137,9 @@ absl::Status ReadMember(std::string_view name, value member, const CompletionLim
   }
   if (name == "min_tokens") return ReadCount(name, member, limits.max_tokens, &parts->min_tokens);
   if (name == "n") return ReadCount(name, member, limits.choices, &request.choices);
-  if (name == "stream_options") return ReadStreamOptions(member, &request);
+  if (name == "stream_options") {
+    return ReadStreamOptions(member, &request, &parts->has_stream_options);
+  }
   if (name == "kv_transfer_params") return ReadJson(name, member, &request.kv_transfer_params);
   if (name == "stream") return ReadFlag(name, member, &request.stream);
   if (name == "model") {
@@ -170,6 +174,8 @@ absl::Status ReadMembers(std::string_view body, const CompletionLimits& limits, 
   }
   CompletionRequest& request = parts->request;
   if (parts->max_completion_tokens > 0) request.max_tokens = parts->max_completion_tokens;
+  if (parts->has_stream_options && !request.stream)
+    return Bad("stream_options: only with stream=true");
   if (parts->min_tokens > request.max_tokens) {
     return Bad(fmt::format("min_tokens: {} is more than max_tokens={}", parts->min_tokens,
                            request.max_tokens));

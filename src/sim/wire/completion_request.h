@@ -23,8 +23,8 @@ struct CompletionRequest {
   uint32_t choices = 1;                // `n`
   bool chat = false;
   bool stream = false;
-  bool include_usage = false;                 // stream_options.include_usage
-  bool continuous_usage = false;              // stream_options.continuous_usage_stats
+  bool include_usage = false;     // stream_options.include_usage
+  bool continuous_usage = false;  // stream_options.continuous_usage_stats, of no effect without
   nlohmann::ordered_json kv_transfer_params;  // as sent; null: none
 };
 

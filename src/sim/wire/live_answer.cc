@@ -28,7 +28,7 @@ LiveAnswer::LiveAnswer(const CompletionRequest& request, CompletionHead head,
       choices_(request.choices),
       stream_(request.stream),
       include_usage_(request.include_usage),
-      continuous_usage_(request.continuous_usage) {
+      continuous_usage_(request.include_usage && request.continuous_usage) {
   usage_.prompt_tokens = request.prompt_tokens.size();
 }
 

@@ -62,11 +62,18 @@ def test_chat_stream_opens_with_the_role_and_ends_with_usage(start_engine):
     assert [c['choices'][0]['finish_reason'] for c in chunks] == [None] * (len(chunks) - 1) + ['length']
 
 
+def test_stream_options_are_for_streams_and_continuous_usage_needs_usage(start_engine):
+    engine = start_engine('--service', 'batching')
+    assert engine.complete([1] * 5, stream_options={'include_usage': True}).status_code == 400
+    chunks = chunks_of(engine.complete([1] * 5, stream=True, stream_options={'continuous_usage_stats': True}))
+    assert not any('usage' in chunk for chunk in chunks)
+
+
 @pytest.mark.parametrize('stream', [False, True])
 def test_n_choices_differ_and_are_all_counted(start_engine, stream):
     engine = start_engine('--service', 'batching')
-    response = engine.complete([1] * 5, n=3, max_tokens=12, stream=stream, stream_options={
-        'include_usage': True, 'continuous_usage_stats': True})
+    options = {'stream_options': {'include_usage': True, 'continuous_usage_stats': True}} if stream else {}
+    response = engine.complete([1] * 5, n=3, max_tokens=12, stream=stream, **options)
     texts = ['', '', '']
     if stream:
         chunks = chunks_of(response)

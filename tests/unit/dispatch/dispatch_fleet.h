@@ -31,6 +31,7 @@ class RecordingObserver final : public DispatchObserver {
     legs.push_back({kind, static_cast<uint64_t>(target.worker), result});
   }
   void OnFallback(DispatchFallback fallback) override { ++fallbacks[fallback]; }
+  void OnOutgrown(OutgrownHold hold) override { ++outgrown[hold]; }
   void OnTokenize(TokenizeOutcome outcome, std::chrono::nanoseconds) override {
     ++tokenized[outcome];
   }
@@ -56,6 +57,7 @@ class RecordingObserver final : public DispatchObserver {
   };
   std::vector<Leg> legs;
   std::map<DispatchFallback, int> fallbacks;
+  std::map<OutgrownHold, int> outgrown;
   std::map<TokenizeOutcome, int> tokenized;
   std::vector<DeliveredOverlap> overlaps;
   std::vector<std::chrono::nanoseconds> first_tokens;

@@ -362,8 +362,55 @@ TEST(DispatcherTest, ALargeAnswerThatDoesNotStreamIsPassedOnAsItComes) {
       EXPECT_EQ(TextOf(client->body), Expected(Ids(40)));
     }
     EXPECT_EQ(client->misuses, 0);
+    EXPECT_EQ(fleet.observer.outgrown, (std::map<OutgrownHold, int>{{OutgrownHold::kReply, 1}}));
     fleet.ExpectNothingLeft();
   }
+}
+
+TEST(DispatcherTest, AnErrorTooLongToHoldIsCutAndCounted) {
+  FleetOptions options;
+  options.dispatch.max_held_reply_bytes = 16;
+  options.dispatch.max_retries = 0;
+  DispatchFleet fleet(options);
+  fleet.AddEngine(1).Break(EngineLegKind::kServe, Fault::k500);
+  const auto client = fleet.SendAndRun(CompletionBody(Ids(40), false));
+  EXPECT_EQ(client->status, 500);
+  EXPECT_EQ(client->body.size(), 16u);
+  EXPECT_EQ(fleet.observer.outgrown, (std::map<OutgrownHold, int>{{OutgrownHold::kError, 1}}));
+  fleet.ExpectNothingLeft();
+}
+
+// Serves one raw event stream.
+int OutgrownBy(const std::vector<std::string>& pieces, OutgrownHold hold) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1);
+  std::string sent;
+  fleet.link.SetEngine(DispatchFleet::Url(1), [&](const auto& exchange) {
+    exchange->Head(200, {{"content-type", "text/event-stream"}});
+    for (const std::string& piece : pieces) exchange->Body(piece);
+    exchange->End(EngineEnd::kComplete);
+  });
+  for (const std::string& piece : pieces) sent += piece;
+  const auto client = fleet.SendAndRun(CompletionBody(Ids(8), true));
+  EXPECT_TRUE(client->body == sent) << client->body.size() << " bytes of " << sent.size();
+  fleet.ExpectNothingLeft();
+  return fleet.observer.outgrown[hold];
+}
+
+TEST(DispatcherTest, WhatOfAStreamIsTooLongToHoldIsCounted) {
+  const std::string token = R"(data: {"choices":[{"text":"a","finish_reason":"stop"}]})"
+                            "\n\n";
+  const std::string comment = ": " + std::string(1000, 'x') + "\n\n";
+  std::vector<std::string> pieces(60, comment);
+  pieces.push_back(token);
+  EXPECT_EQ(OutgrownBy(pieces, OutgrownHold::kStreamHead), 0);
+  pieces.insert(pieces.begin(), 10, comment);
+  EXPECT_EQ(OutgrownBy(pieces, OutgrownHold::kStreamHead), 1);
+  const std::string half_a_megabyte(1 << 19, 'x');
+  pieces = {"data: ", half_a_megabyte, half_a_megabyte, half_a_megabyte, "\n\n", token};
+  EXPECT_EQ(OutgrownBy(pieces, OutgrownHold::kFirstEvent), 1);
+  pieces.insert(pieces.begin(), token);
+  EXPECT_EQ(OutgrownBy(pieces, OutgrownHold::kFirstEvent), 0) << "it had begun";
 }
 
 TEST(DispatcherTest, ATenantsSaltReachesRouterAndEngineAlike) {

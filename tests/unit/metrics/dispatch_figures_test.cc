@@ -57,6 +57,7 @@ TEST_F(DispatchFiguresTest, EndOfARequestCountsByEndpointAndOutcome) {
 TEST_F(DispatchFiguresTest, LegsFallbacksAndTextsCountByName) {
   figures_.OnLeg(LegKind::kPrefill, {}, LegResult::kTimedOut, milliseconds(10));
   figures_.OnFallback(DispatchFallback::kPrefillFailed);
+  figures_.OnOutgrown(OutgrownHold::kStreamHead);
   figures_.OnLeaseLeft({});
   figures_.OnTokenize(TokenizeOutcome::kCached, milliseconds(1));
   figures_.OnTokenize(TokenizeOutcome::kEngine, milliseconds(4));
@@ -65,6 +66,8 @@ TEST_F(DispatchFiguresTest, LegsFallbacksAndTextsCountByName) {
                               std::string(LegKindName(LegKind::kPrefill)) +
                               "\",result=\"timed_out\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("kvrouter_dispatch_fallbacks_total{reason=\"prefill_failed\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("kvrouter_dispatch_outgrown_answers_total{what=\"stream_head\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("kvrouter_dispatch_leases_left_total 1\n"));
   EXPECT_THAT(text, HasSubstr("kvrouter_tokenize_texts_total{outcome=\"cached\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("kvrouter_tokenize_seconds_count 1\n")) << "cached ones left out";

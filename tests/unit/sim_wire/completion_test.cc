@@ -100,6 +100,7 @@ TEST(CompletionRequestTest, ErrorsNameTheMember) {
   EXPECT_THAT(Problem(R"({"max_tokens": 1})"), HasSubstr("prompt: missing"));
   EXPECT_THAT(Problem(R"({"prompt": [1], "stream_options": {"include_usage": 1}})"),
               HasSubstr("stream_options.include_usage"));
+  EXPECT_THAT(Problem(R"({"prompt": [1], "stream_options": {}})"), HasSubstr("stream_options"));
 }
 
 TEST(CompletionRequestTest, TornBodiesAreRefused) {

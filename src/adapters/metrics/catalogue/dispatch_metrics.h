@@ -55,6 +55,13 @@ inline constexpr auto kDispatchMetrics = std::to_array<MetricInfo>({
  .meaning = "Times a request was not served as planned or wished, and served all the same if it "
             "could be (docs/dispatch.md#fallbacks).",
  .moves = "With every such turn; a request can take several."},
+{.metric = Metric::kDispatchOutgrown, .name = "kvrouter_dispatch_outgrown_answers_total",
+ .type = kCounter, .labels = "what", .unit = "answers", .weighting = kEach, .origin = kOurs,
+ .meaning = "Answers of workers that outgrew what is held of them so that a failure can be retried: "
+            "reply (does not stream), stream_head (events before the first output), first_event "
+            "(the one with it), which are passed on and retried no more; error, whose end is lost; "
+            "producer, which is of no use (docs/dispatch.md#fallbacks).",
+ .moves = "When one does, once."},
 {.metric = Metric::kDispatchRetries, .name = "kvrouter_dispatch_retries_total",
  .type = kCounter, .unit = "retries", .weighting = kEach, .origin = kOurs,
  .meaning = "Requests sent to another worker since their leg failed before the first byte.",
