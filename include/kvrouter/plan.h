@@ -111,6 +111,11 @@ struct MigrationConfig {
   uint64_t min_tokens = 16'384;
   // How much more than the target the source must hold; absent: min_tokens, too.
   std::optional<uint64_t> min_gain_tokens = {};
+  // What a worker computes when it has nothing else to do, and how long a block is under way from
+  // one to another: a pull that takes longer than computing is refused. 0 tokens a second: nothing
+  // is priced.
+  uint64_t prefill_tokens_per_s = 0;
+  uint64_t transfer_us_per_block = 0;
 
   friend bool operator==(const MigrationConfig&, const MigrationConfig&) = default;
 };
@@ -129,9 +134,11 @@ enum class MigrationOutcome : uint8_t {
   kEngineVersionDiffers,
   kBlockSizeDiffers,
   kNoGain,
+  kTransferTooDear,
+  kSourceTooBusy,
   kPlanned,
 };
-inline constexpr int kMigrationOutcomeCount = 14;
+inline constexpr int kMigrationOutcomeCount = 16;
 
 // E.g. "below_min_tokens".
 std::string_view MigrationOutcomeName(MigrationOutcome outcome);
@@ -148,7 +155,7 @@ struct MigrationPlan {
   // outcome, and in dry mode too, which differs in nothing that another request could see: homes
   // are read by the planner alone.
   bool set_kv_home = false;
-  absl::InlinedVector<RuleCheck, 2> checks;
+  absl::InlinedVector<RuleCheck, 4> checks;
 
   int64_t GainTokens() const {
     return static_cast<int64_t>(migratable_tokens) - static_cast<int64_t>(target_tokens);

@@ -214,6 +214,7 @@ MigrationPlan RequestCourse::Migrate(const Placement& placement,
   Partition& partition = *parts_.partition;
   MigrationContext context{
       .placement = &placement,
+      .isl_tokens = parts_.prompt.isl_tokens,
       .target_overlap_blocks = decision.effective_overlap_blocks,
       .block_size_tokens = parts_.prompt.block_size_tokens,
       .has_prefill_result = request().has_prefill_result ||
@@ -223,12 +224,16 @@ MigrationPlan RequestCourse::Migrate(const Placement& placement,
     context.best = partition.FindWorker(placement.best_overlap_target->worker);
     context.best_overloaded = partition.scheduler().IsOverloaded(*placement.best_overlap_target,
                                                                  parts_.config.scheduler.overload);
+    context.best_pending_prefill_tokens =
+        partition.scheduler().PendingPrefillTokens(*placement.best_overlap_target);
   } else if (context.has_session) {
     context.home = partition.sessions().HomeOf(state_.session.key);
     if (context.home) {
       context.home_worker = partition.FindWorker(context.home->worker);
       context.home_overloaded =
           partition.scheduler().IsOverloaded(*context.home, parts_.config.scheduler.overload);
+      context.home_pending_prefill_tokens =
+          partition.scheduler().PendingPrefillTokens(*context.home);
     }
   }
   MigrationPlan plan = kvrouter::Migrate(parts_.config.migration, decision.target, context);

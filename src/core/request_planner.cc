@@ -55,15 +55,18 @@ MigrationPlan Migrate(const MigrationConfig& config, Target target,
   MigrationInput input{
       .has_prefill_result = context.has_prefill_result,
       .has_session = context.has_session,
+      .isl_tokens = context.isl_tokens,
       .target = PeerOf(target, context.target_overlap_blocks, placement.worker.get(), false)};
   if (placement.best_overlap_target) {
     input.best_overlap = PeerOf(*placement.best_overlap_target, placement.best_overlap_blocks,
                                 context.best.get(), context.best_overloaded);
+    input.best_overlap->pending_prefill_tokens = context.best_pending_prefill_tokens;
     // A worker that has left had blocks of the partition's size.
     if (!context.best) input.best_overlap->block_size_tokens = context.block_size_tokens;
   }
   if (context.home) {
     input.kv_home = PeerOf(*context.home, 0, context.home_worker.get(), context.home_overloaded);
+    input.kv_home->pending_prefill_tokens = context.home_pending_prefill_tokens;
     if (!context.home_worker) input.kv_home->block_size_tokens = context.block_size_tokens;
   }
   return PlanMigration(config, input);

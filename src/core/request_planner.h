@@ -59,6 +59,7 @@ ConfigOverride DecodeLegOverrides(const RouterConfig& config, ConfigOverride ove
 
 struct MigrationContext {
   const Placement* placement = nullptr;  // of the target
+  uint64_t isl_tokens = 0;
   double target_overlap_blocks = 0;
   uint32_t block_size_tokens = 1;
   bool has_prefill_result = false;
@@ -66,9 +67,11 @@ struct MigrationContext {
   // The worker of placement->best_overlap_target; null if it has left.
   std::shared_ptr<const WorkerSpec> best = nullptr;
   bool best_overloaded = false;
+  uint64_t best_pending_prefill_tokens = 0;
   std::optional<Target> home = {};
   std::shared_ptr<const WorkerSpec> home_worker = nullptr;
   bool home_overloaded = false;
+  uint64_t home_pending_prefill_tokens = 0;
 };
 MigrationPlan Migrate(const MigrationConfig& config, Target target,
                       const MigrationContext& context);

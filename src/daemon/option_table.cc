@@ -436,6 +436,16 @@ void AddMigration(std::vector<Option>* table) {
                             FIELD(router.migration.min_gain_tokens), 0, kMaxU64,
                             "And if the source holds this many more than the target; none: "
                             "kv-migration-min-tokens."));
+  t.push_back(Whole("kv-migration-prefill-tokens-per-s",
+                    "KVROUTER_KV_MIGRATION_PREFILL_TOKENS_PER_S",
+                    FIELD(router.migration.prefill_tokens_per_s), 0, 1'000'000'000,
+                    "What a worker computes that has nothing else to do: a pull that would take "
+                    "longer than computing is refused. 0: only the floors count."));
+  t.push_back(Whole("kv-migration-transfer-us-per-block",
+                    "KVROUTER_KV_MIGRATION_TRANSFER_US_PER_BLOCK",
+                    FIELD(router.migration.transfer_us_per_block), 0, 3'600'000'000,
+                    "For how many microseconds a block is under way between workers; of use with "
+                    "kv-migration-prefill-tokens-per-s only."));
   t.push_back(Whole("kv-source-timeout-ms", "KVROUTER_KV_SOURCE_TIMEOUT_MS",
                     FIELD(router.kv_source_timeout), 1, kDayMs,
                     "What callers are told to grant the worker that hands its blocks over, in "
@@ -754,7 +764,7 @@ void AddHttp(std::vector<Option>* table) {
 // What a request reads anew each time, queue and ejection (core/router_settings.h takes over the
 // same), and the log's level. Everything else is in parts that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 41> kNames = {
+  static constexpr std::array<std::string_view, 43> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -795,6 +805,8 @@ bool IsReloadable(std::string_view name) {
       "kv-migration",
       "kv-migration-min-tokens",
       "kv-migration-min-gain-tokens",
+      "kv-migration-prefill-tokens-per-s",
+      "kv-migration-transfer-us-per-block",
       "kv-source-timeout-ms"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }

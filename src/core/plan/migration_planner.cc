@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "core/plan/rule_check.h"
@@ -27,6 +28,8 @@ constexpr std::array<std::string_view, kMigrationOutcomeCount> kOutcomeNames = {
     "engine_version_differs",
     "block_size_differs",
     "no_gain",
+    "transfer_too_dear",
+    "source_too_busy",
     "planned"};
 static_assert(kOutcomeNames.size() == static_cast<size_t>(Outcome::kPlanned) + 1);
 
@@ -34,15 +37,59 @@ uint64_t TruncatedTokens(double blocks, uint32_t block_size_tokens) {
   return static_cast<uint64_t>(std::max(0.0, blocks) * static_cast<double>(block_size_tokens));
 }
 
+bool Check(MigrationPlan* plan, RuleCheck check) {
+  check.holds = check.comparison == RuleCheck::Comparison::kAtLeast ? check.value >= check.threshold
+                                                                    : check.value < check.threshold;
+  plan->checks.push_back(check);
+  return check.holds;
+}
+
 bool CheckAtLeast(MigrationPlan* plan, std::string_view quantity, double value, double threshold) {
-  const bool holds = value >= threshold;
-  plan->checks.push_back({.quantity = quantity,
-                          .comparison = RuleCheck::Comparison::kAtLeast,
-                          .value = value,
-                          .threshold = threshold,
-                          .known = true,
-                          .holds = holds});
-  return holds;
+  return Check(plan, {.quantity = quantity,
+                      .comparison = RuleCheck::Comparison::kAtLeast,
+                      .value = value,
+                      .threshold = threshold});
+}
+
+// How long the first token takes by a pull and by computing, in microseconds that a reader of the
+// explanation can add up. They are far below 2^53, or so long that no fraction matters.
+struct Prices {
+  double compute_us = 0;
+  double transfer_us = 0;
+  double wait_us = 0;
+};
+
+Prices PricesOf(const MigrationConfig& config, const MigrationInput& input,
+                const MigrationPeer& source, const MigrationPlan& plan) {
+  const auto computing_us = [&config](uint64_t tokens) {
+    return std::round(static_cast<double>(tokens) * 1e6 /
+                      static_cast<double>(config.prefill_tokens_per_s));
+  };
+  const auto lacking = [&input](uint64_t held_tokens) {
+    return input.isl_tokens - std::min(input.isl_tokens, held_tokens);
+  };
+  const uint64_t moved_blocks = lacking(plan.target_tokens) / input.target.block_size_tokens;
+  const double way_us =
+      static_cast<double>(moved_blocks) * static_cast<double>(config.transfer_us_per_block);
+  return {.compute_us = computing_us(lacking(plan.target_tokens)),
+          .transfer_us = computing_us(lacking(plan.migratable_tokens)) + way_us,
+          .wait_us = computing_us(source.pending_prefill_tokens)};
+}
+
+Outcome JudgePrice(const MigrationConfig& config, const MigrationInput& input,
+                   const MigrationPeer& source, MigrationPlan* plan) {
+  if (config.prefill_tokens_per_s == 0) return Outcome::kPlanned;
+  const Prices prices = PricesOf(config, input, source, *plan);
+  const auto is_sooner = [&](std::string_view quantity, double pull_us) {
+    return Check(plan, {.quantity = quantity,
+                        .comparison = RuleCheck::Comparison::kLess,
+                        .value = pull_us,
+                        .threshold = prices.compute_us});
+  };
+  if (!is_sooner("transfer_us", prices.transfer_us)) return Outcome::kTransferTooDear;
+  if (!is_sooner("wait_and_transfer_us", prices.wait_us + prices.transfer_us))
+    return Outcome::kSourceTooBusy;
+  return Outcome::kPlanned;
 }
 
 Outcome JudgeSource(const MigrationConfig& config, const MigrationInput& input,
@@ -61,7 +108,7 @@ Outcome JudgeSource(const MigrationConfig& config, const MigrationInput& input,
                     static_cast<double>(min_gain_tokens))) {
     return Outcome::kNoGain;
   }
-  return Outcome::kPlanned;
+  return JudgePrice(config, input, source, plan);
 }
 
 Outcome Judge(const MigrationConfig& config, const MigrationInput& input, MigrationPlan* plan) {

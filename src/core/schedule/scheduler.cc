@@ -167,6 +167,13 @@ bool Scheduler::IsOverloaded(const Target& target, const OverloadThresholds& thr
   return false;
 }
 
+uint64_t Scheduler::PendingPrefillTokens(const Target& target) const {
+  MutexLock lock(mu_);
+  for (const Row& row : rows_)
+    if (row.target == target) return ledger_.LoadOf(row.slot).active_prefill_tokens;
+  return 0;
+}
+
 void Scheduler::FindOverloaded(const OverloadThresholds& thresholds, CandidateTable* table) const {
   table->overloaded.clear();
   if (!thresholds.IsSet()) return;

@@ -182,6 +182,8 @@ class Scheduler {
   void ReportLeg(const LegReport& leg, MonotonicTime now);
   // Whether the target's worker is no candidate for its load. False if unknown.
   bool IsOverloaded(const Target& target, const OverloadThresholds& thresholds) const;
+  // Booked on the target and not computed yet. 0 if unknown.
+  uint64_t PendingPrefillTokens(const Target& target) const;
 
   // Of every target, ascending. Reads the request's overlaps, chain, weights and isl_tokens only.
   std::vector<TargetPotentialLoad> PotentialLoads(const ScheduleRequest& request) const;

@@ -64,6 +64,10 @@ constexpr Setting kSettings[] = {
     {"kv_migration_min_tokens", [](RouterConfig& c) -> Field { return &c.migration.min_tokens; }},
     {"kv_migration_min_gain_tokens",
      [](RouterConfig& c) -> Field { return &c.migration.min_gain_tokens; }},
+    {"kv_migration_prefill_tokens_per_s",
+     [](RouterConfig& c) -> Field { return &c.migration.prefill_tokens_per_s; }},
+    {"kv_migration_transfer_us_per_block",
+     [](RouterConfig& c) -> Field { return &c.migration.transfer_us_per_block; }},
 };
 
 template <typename Number>

@@ -448,6 +448,35 @@ TEST_F(RouterMigrationTest, EachRefusalHasItsName) {
   EXPECT_EQ(OutcomeWith(AWorker(1), AWorker(2)), MigrationOutcome::kSourceCannotProduce);
 }
 
+TEST_F(RouterMigrationTest, WhatTheSourceHasToComputeFirstIsWaitedFor) {
+  RouterConfig config = WithMode(MigrationMode::kMigrate);
+  config.migration.prefill_tokens_per_s = 1000;
+  Router router(config, nullptr);
+  ASSERT_TRUE(router.UpsertWorker(APeer(1)).ok());
+  ASSERT_TRUE(router.UpsertWorker(APeer(2)).ok());
+  ASSERT_EQ(router.Apply(StoredEvent(tokens_, TargetOf(1))).status, ApplyStatus::kOk);
+  const auto outcome = [&] {
+    const RouteDecision decision = OnTheOther(router);
+    EXPECT_TRUE(router.Finish(decision.booking, seconds(1)));
+    return decision.planning->migration->outcome;
+  };
+  // The target would compute 128 tokens.
+  for (const size_t pending_tokens : {127, 128}) {
+    const auto other_tokens = TokensFrom(10'000, pending_tokens);
+    RouteRequest other = ARequest(other_tokens);
+    other.request_id = "other";
+    other.pinned = TargetSelector{.worker = WorkerId{1}};
+    const RouteDecision on_source = Decide(router, other);
+    EXPECT_EQ(outcome(), pending_tokens == 127 ? MigrationOutcome::kPlanned
+                                               : MigrationOutcome::kSourceTooBusy);
+    ASSERT_TRUE(router.Finish(on_source.booking, seconds(1)));
+  }
+  EXPECT_EQ(outcome(), MigrationOutcome::kPlanned);
+  config.migration.transfer_us_per_block = 128'000 / (128 / kBlockSize);
+  ASSERT_TRUE(router.Reconfigure(config).ok());
+  EXPECT_EQ(outcome(), MigrationOutcome::kTransferTooDear);
+}
+
 TEST_F(RouterMigrationTest, BlocksThatComeFromElsewhereAreNotPulled) {
   Router router(WithMode(MigrationMode::kMigrate), nullptr);
   ASSERT_TRUE(router.UpsertWorker(APeer(1)).ok());

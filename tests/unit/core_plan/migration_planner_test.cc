@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "core/affinity/kv_home.h"
@@ -25,6 +26,7 @@ MigrationPeer APeer(uint64_t worker, double overlap_blocks) {
 MigrationInput AnInput() {
   MigrationInput input;
   input.has_session = true;
+  input.isl_tokens = 32'010;
   input.target = APeer(1, 0);
   input.best_overlap = APeer(2, 2000);
   return input;
@@ -165,6 +167,78 @@ TEST(MigrationPlannerTest, TheGainIsWhatTheTargetLacks) {
     input.target.overlap_blocks = row.target_blocks;
     EXPECT_EQ(PlanMigration(config, input).outcome, row.outcome) << row.target_blocks;
   }
+}
+
+// A thousand tokens a second, so that a token takes a millisecond.
+MigrationConfig Priced(uint64_t transfer_us_per_block) {
+  MigrationConfig config = Config(Mode::kMigrate);
+  config.prefill_tokens_per_s = 1000;
+  config.transfer_us_per_block = transfer_us_per_block;
+  return config;
+}
+
+TEST(MigrationPlannerTest, APullThatTakesAsLongAsComputingIsRefusedByName) {
+  // Computing: 32,010 ms. Pulling: the source computes 10 tokens, then 2000 blocks are under way.
+  struct Row {
+    uint64_t transfer_us;
+    uint64_t pending_tokens;
+    Outcome outcome;
+  };
+  for (const Row& row : {
+           Row{0, 0, Outcome::kPlanned},
+           Row{1000, 0, Outcome::kPlanned},
+           Row{15'999, 0, Outcome::kPlanned},  // 10 + 31,998 < 32,010
+           Row{16'000, 0, Outcome::kTransferTooDear},
+           Row{16'000, 50'000, Outcome::kTransferTooDear},  // the price is named before the queue
+           Row{std::numeric_limits<uint64_t>::max(), 0, Outcome::kTransferTooDear},
+           Row{1000, 29'999, Outcome::kPlanned},  // 29,999 + 10 + 2000 < 32,010
+           Row{1000, 30'000, Outcome::kSourceTooBusy},
+           Row{0, 31'999, Outcome::kPlanned},
+           Row{0, 32'000, Outcome::kSourceTooBusy},
+           Row{0, std::numeric_limits<uint64_t>::max(), Outcome::kSourceTooBusy},
+       }) {
+    SCOPED_TRACE(row.transfer_us);
+    SCOPED_TRACE(row.pending_tokens);
+    MigrationInput input = AnInput();
+    input.best_overlap->pending_prefill_tokens = row.pending_tokens;
+    const MigrationPlan plan = PlanMigration(Priced(row.transfer_us), input);
+    EXPECT_EQ(MigrationOutcomeName(plan.outcome), MigrationOutcomeName(row.outcome));
+    EXPECT_EQ(plan.migrate, row.outcome == Outcome::kPlanned);
+    EXPECT_TRUE(plan.set_kv_home) << "the conversation is where it is computed";
+  }
+}
+
+TEST(MigrationPlannerTest, TheExplanationHasThePrices) {
+  MigrationInput input = AnInput();
+  input.best_overlap->pending_prefill_tokens = 30'000;
+  EXPECT_EQ(DescribeMigration(PlanMigration(Priced(1000), input)),
+            "source_too_busy from worker 2 rank 0, migratable_tokens 32000 >= 16384: yes, "
+            "gain_tokens 32000 >= 16384: yes, transfer_us 2010000 < 32010000: yes, "
+            "wait_and_transfer_us 32010000 < 32010000: no");
+}
+
+TEST(MigrationPlannerTest, OnlyWhatTheTargetLacksIsPriced) {
+  MigrationInput input = AnInput();
+  input.target.overlap_blocks = 900;  // 17,610 tokens are lacking, 1100 full blocks
+  MigrationConfig config = Priced(15'999);
+  EXPECT_EQ(PlanMigration(config, input).outcome, Outcome::kPlanned);
+  config.transfer_us_per_block = 16'000;
+  EXPECT_EQ(PlanMigration(config, input).outcome, Outcome::kTransferTooDear);
+  // The target has all of it: nothing is to be computed, and a pull cannot be sooner than nothing.
+  config.min_tokens = 0;
+  input.isl_tokens = 14'400;
+  input.best_overlap->overlap_blocks = 900;
+  EXPECT_EQ(PlanMigration(config, input).outcome, Outcome::kTransferTooDear);
+}
+
+TEST(MigrationPlannerTest, WithoutARateQueuesAndWaysCostNothing) {
+  MigrationInput input = AnInput();
+  MigrationConfig config = Config(Mode::kMigrate);
+  config.transfer_us_per_block = 1'000'000;
+  input.best_overlap->pending_prefill_tokens = 1'000'000;
+  const MigrationPlan plan = PlanMigration(config, input);
+  EXPECT_EQ(plan.outcome, Outcome::kPlanned);
+  EXPECT_EQ(plan.checks.size(), 2u);
 }
 
 TEST(MigrationPlannerTest, KvHomeIsTheSourceWhenTheIndexNamesNobody) {

@@ -167,6 +167,8 @@ TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
       {"kv_migration", "dry"},
       {"kv_migration_min_tokens", "7"},
       {"kv_migration_min_gain_tokens", "7"},
+      {"kv_migration_prefill_tokens_per_s", "7"},
+      {"kv_migration_transfer_us_per_block", "7"},
       {"kv_source_timeout_ms", "7"}};
   for (const Option& option : OptionTable()) {
     const auto it = changed.find(option.Key());

@@ -447,6 +447,13 @@ TEST(OptionsTest, SettingsThatOthersMakeIdleAreNamed) {
                           {{"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT", "0"}})
                   ->without_effect,
               ElementsAre("shared_cache_multiplier"));
+  EXPECT_THAT(LoadOptions({"--kv-migration-transfer-us-per-block=9"}, {})->without_effect,
+              ElementsAre("kv_migration_transfer_us_per_block"));
+  EXPECT_THAT(LoadOptions({"--kv-migration-transfer-us-per-block=9",
+                           "--kv-migration-prefill-tokens-per-s=8000"},
+                          {})
+                  ->without_effect,
+              ElementsAre());
 }
 
 // The ends of a range that --help promises are accepted by everything that looks at the settings.

@@ -257,6 +257,35 @@ TEST(MigrationFiguresTest, DearTransferWithAFloorTooLowMakesTheTailLonger) {
   EXPECT_GE(on.ttft_p99_s, 1.1 * off.ttft_p99_s);
 }
 
+PolicyFigures PricedOverSkewedIsl(microseconds transfer_per_block) {
+  SimulationConfig config =
+      OverSkewedIsl(transfer_per_block, {"kv_migration=migrate", "kv_migration_min_tokens=512"});
+  config.router.migration.prefill_tokens_per_s = 8000;
+  config.router.migration.transfer_us_per_block = static_cast<uint64_t>(transfer_per_block.count());
+  return FiguresOf(config);
+}
+
+// One floor for all, the lowest of the table: prices do what a floor has to be found for.
+TEST(MigrationFiguresTest, PricedTransfersAreChosenWhereTheyPayAndOnlyThere) {
+  const PolicyFigures off = FiguresOf(OverSkewedIsl(kCheap, {}));
+  const PolicyFigures cheap = PricedOverSkewedIsl(kCheap);
+  EXPECT_GT(cheap.moves.moved, 300u);
+  EXPECT_LE(cheap.ttft_p50_s, 0.9 * off.ttft_p50_s);
+  EXPECT_LE(cheap.ttft_p99_s, 0.8 * off.ttft_p99_s);
+  EXPECT_GT(cheap.moves.outcomes[static_cast<size_t>(MigrationOutcome::kSourceTooBusy)], 0u);
+
+  const PolicyFigures middling = PricedOverSkewedIsl(microseconds(20'000));
+  EXPECT_GT(middling.moves.moved, 100u);
+  EXPECT_LE(middling.ttft_p50_s, off.ttft_p50_s);
+  EXPECT_LE(middling.ttft_p99_s, off.ttft_p99_s);
+
+  const PolicyFigures dear = PricedOverSkewedIsl(kDear);
+  EXPECT_EQ(dear.moves.moved, 0u);
+  EXPECT_GT(dear.moves.outcomes[static_cast<size_t>(MigrationOutcome::kTransferTooDear)], 300u);
+  EXPECT_EQ(dear.ttft_p50_s, off.ttft_p50_s);
+  EXPECT_EQ(dear.ttft_p99_s, off.ttft_p99_s);
+}
+
 TEST(MigrationFiguresTest, DryPlansAndChangesNothing) {
   const PolicyFigures off = FiguresOf(OverSkewedIsl(kCheap, {}));
   const PolicyFigures dry =
