@@ -36,10 +36,11 @@ DecisionWeights WeightsOf(const ScoreContext& context) {
 
 }  // namespace
 
-void DescribeDecision(const IdentifiedPrompt& prompt, const CandidateTable& table,
+void DescribeDecision(const IdentifiedPrompt& prompt, CandidateTable* candidates,
                       const Placement& placement, const RouterSettings::Version& settings,
                       DetailBuffers* buffers, RouteDecision* out) {
   RouteDecision& decision = *out;
+  const CandidateTable& table = *candidates;
   const CandidateCost chosen =
       ScoreSeen(table.seen[placement.index], table.context, table.LowerOf(placement.index),
                 table.TaintMultiplierOf(placement.index));
@@ -73,7 +74,8 @@ void DescribeDecision(const IdentifiedPrompt& prompt, const CandidateTable& tabl
   decision.temperature = table.context.weights.temperature;
   decision.draw = placement.pick.draw;
   decision.config_generation = settings.generation;
-  DescribeCandidates(table, placement.index, settings.config.decision_detail, buffers, &decision);
+  DescribeCandidates(candidates, placement.index, settings.config.decision_detail, buffers,
+                     &decision);
 }
 
 }  // namespace kvrouter

@@ -9,10 +9,11 @@
 
 namespace kvrouter {
 
-// A placement in the words of its caller: where, what is there of the prompt, what the choice gave up,
-// and by which settings. Session, gate, migration and legs are RequestCourse's to add. `table` is the
-// one the placement was made from. Written in place: a decision is large enough for its moves to show.
-void DescribeDecision(const IdentifiedPrompt& prompt, const CandidateTable& table,
+// A placement in the words of its caller: where, what is there of the prompt, what the choice gave
+// up, and by which settings. Session, gate, migration and legs are RequestCourse's to add.
+// `candidates` is the table the placement was made from; it stays readable. Written in place: a
+// decision is large enough for its moves to show.
+void DescribeDecision(const IdentifiedPrompt& prompt, CandidateTable* candidates,
                       const Placement& placement, const RouterSettings::Version& settings,
                       DetailBuffers* buffers, RouteDecision* out);
 

@@ -165,6 +165,10 @@ struct Router::Impl {
     return config.decision_detail == DecisionDetail::kFull;
   }
 
+  static void ExpectToKeep(const RouterConfig& config, Scratch* scratch) {
+    if (config.decision_detail == DecisionDetail::kFull) scratch->candidates.seen.ExpectToKeep();
+  }
+
   // The target will hold the prompt, for those sources of overlap that go by bookings.
   static void Remember(Partition* partition, const RouteDecision& decision,
                        const IdentifiedPrompt& prompt, MonotonicTime now) {
@@ -249,7 +253,7 @@ absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released
   KVR_RETURN_IF_ERROR(placement.status());
   const auto& parked = static_cast<const ParkedRequest&>(*released.request);
   absl::StatusOr<RouteDecision> decision(absl::in_place);
-  DescribeDecision(parked.prompt, scratch->candidates, *placement, *parked.settings,
+  DescribeDecision(parked.prompt, &scratch->candidates, *placement, *parked.settings,
                    &scratch->detail, &*decision);
   decision->waited = released.waited;
   RequestCourse({.request = parked.route,
@@ -293,6 +297,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   ScratchLease scratch;
   const auto settings = impl_->settings.Current();  // once: no request sees half of a change
   const RouterConfig& config = settings->config;
+  Impl::ExpectToKeep(config, scratch.get());
 
   // identify
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
@@ -332,7 +337,7 @@ absl::StatusOr<Router::Submission> Router::Submit(const RouteRequest& request, M
   // report
   absl::StatusOr<Submission> submission(absl::in_place, std::in_place_type<RouteDecision>);
   auto& decision = std::get<RouteDecision>(*submission);
-  DescribeDecision(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  DescribeDecision(prompt, &scratch->candidates, placement, *settings, &scratch->detail, &decision);
   // migrate, legs
   course.Describe(placement, &decision);
   impl_->TryShadow(request, config, placement, scratch.operator->(), &decision);
@@ -348,6 +353,9 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   KVR_RETURN_IF_ERROR(ValidateRequest(route));
   KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(route));
   ScratchLease scratch;
+  const auto settings = impl_->settings.Current();
+  const RouterConfig& config = settings->config;
+  Impl::ExpectToKeep(config, scratch.get());
   KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
                        IdentifyPrompt(route, partition->naming(), &scratch->prompt, &timer));
   KVR_ASSIGN_OR_RETURN(const std::optional<double> stated_overlap_blocks,
@@ -356,8 +364,6 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
   partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
   timer.End(DecisionPhase::kFindMatches);
   const CandidateFilter only_target(request.target);
-  const auto settings = impl_->settings.Current();
-  const RouterConfig& config = settings->config;
   // Whoever names the target knows what it is for.
   const auto worker = partition->FindWorker(request.target.worker);
   const TargetPool pool = PoolOf(worker ? worker->role : WorkerRole::kAggregated);
@@ -388,7 +394,7 @@ absl::StatusOr<RouteDecision> Router::Reserve(const ReserveRequest& request, Mon
           &scratch->candidates, now));
   timer.End(DecisionPhase::kScheduling);
   RouteDecision decision;
-  DescribeDecision(prompt, scratch->candidates, placement, *settings, &scratch->detail, &decision);
+  DescribeDecision(prompt, &scratch->candidates, placement, *settings, &scratch->detail, &decision);
   decision.session = DescribeSession(session, placement);
   if (decision.role == WorkerRole::kPrefill) decision.leg = RequestPhase::kPrefill;
   Impl::Remember(partition.get(), decision, prompt, now);

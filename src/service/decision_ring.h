@@ -64,6 +64,7 @@ class DecisionRing {
   static constexpr uint64_t kEntriesPerStretch = 16'384;
 
   static uint64_t BytesOf(const Entry& entry);
+  void FetchOldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry PopOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The last entry of this id in [first, end), as far as those are still there.
   const Entry* FindAmong(std::string_view request_id, size_t id_hash, uint64_t first,

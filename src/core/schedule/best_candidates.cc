@@ -7,26 +7,19 @@ namespace kvrouter {
 
 void BestCandidates::Split(std::span<const double> costs, size_t best, uint32_t chosen) {
   double threshold = GuessThreshold(costs, best);
-  size_t below = 0;
-  size_t at = 0;
   best_.resize(costs.size());
-  other_costs_.resize(costs.size());
-  size_t others = 0;
+  size_t below = 0;
   for (size_t i = 0; i < costs.size(); ++i) {
-    // Both are written every time and only the counts differ: costs are in no order, so a branch
-    // would be mispredicted.
-    const bool is_below = costs[i] < threshold;
+    // Written every time and only counted if it is below: costs are in no order, so a branch would
+    // be mispredicted.
     best_[below] = static_cast<uint32_t>(i);
-    other_costs_[others] = costs[i];
-    below += is_below ? 1 : 0;
-    others += is_below ? 0 : 1;
-    at += costs[i] == threshold ? 1 : 0;
+    below += costs[i] < threshold ? 1 : 0;
   }
   if (below >= best) {
     best_.resize(below);
-    other_costs_.resize(others);
     TakeFromBelow(costs, best, chosen);
   } else {
+    const auto at = static_cast<size_t>(std::count(costs.begin(), costs.end(), threshold));
     if (below + at < best) threshold = ExactThreshold(costs, best);
     TakeAllBelowAndFillUp(costs, best, chosen, threshold);
   }
@@ -59,6 +52,14 @@ void BestCandidates::TakeFromBelow(std::span<const double> costs, size_t best, u
     if ((a == chosen) != (b == chosen)) return a == chosen;
     return a < b;
   };
+  // The others are what lies between those below, and what is left of those.
+  other_costs_.clear();
+  size_t next = 0;
+  for (const uint32_t i : best_) {
+    other_costs_.insert(other_costs_.end(), costs.begin() + next, costs.begin() + i);
+    next = i + 1;
+  }
+  other_costs_.insert(other_costs_.end(), costs.begin() + next, costs.end());
   const auto last = best_.begin() + static_cast<ptrdiff_t>(best - 1);
   std::nth_element(best_.begin(), last, best_.end(), better);
   for (size_t i = best; i < best_.size(); ++i) other_costs_.push_back(costs[best_[i]]);

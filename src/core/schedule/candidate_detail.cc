@@ -14,41 +14,35 @@
 namespace kvrouter {
 namespace {
 
-// Candidates as they were seen, and what they were scored with, in one piece of memory.
+// Candidates as they were seen, and what they were scored with, in one piece of memory: first this
+// object, then the candidates, then what is kept beside them.
 class KeptCandidates : public CandidateSource {
  public:
-  // Keeps those candidates of the table whose indexes number_of(0) .. number_of(count - 1) names.
-  template <typename Kind, typename NumberOf, typename... Args>
-  static CandidateList Make(const CandidateTable& table, RecordMemory* memory, size_t count,
-                            const NumberOf& number_of, Args&&... args) {
-    static_assert(sizeof(Kind) % alignof(SeenCandidate) == 0);
-    static_assert(alignof(SeenCandidate) % alignof(LowerTierOverlap) == 0);
-    static_assert(alignof(SeenCandidate) % alignof(double) == 0);
-    static_assert(alignof(double) % alignof(LowerTierOverlap) == 0);
-    const size_t lower_bytes = table.lower.empty() ? 0 : count * sizeof(LowerTierOverlap);
-    const size_t taint_bytes = table.taint_multipliers.empty() ? 0 : count * sizeof(double);
-    const auto place =
-        memory->Take(sizeof(Kind) + count * sizeof(SeenCandidate) + lower_bytes + taint_bytes);
+  // All of the table, where they are.
+  template <typename Kind, typename... Args>
+  static CandidateList MakeInPlace(CandidateTable* table, Args&&... args) {
+    static_assert(sizeof(Kind) <= SeenCandidates::kHeaderBytes);
+    const size_t count = table->seen.size();
+    const auto place = table->seen.Keep(BytesBeside(*table, count));
+    if (place == nullptr) return {};
     auto* const kept = ::new (place.get()) Kind(std::forward<Args>(args)...);
-    kept->count_ = count;
-    auto* const seen = reinterpret_cast<SeenCandidate*>(place.get() + sizeof(Kind));
-    kept->seen_ = seen;
-    for (size_t i = 0; i < count; ++i) ::new (seen + i) SeenCandidate(table.seen[number_of(i)]);
-    auto* const multipliers = reinterpret_cast<double*>(seen + count);
-    if (taint_bytes > 0) {
-      kept->taint_multipliers_ = multipliers;
-      for (size_t i = 0; i < count; ++i)
-        ::new (multipliers + i) double(table.taint_multipliers[number_of(i)]);
-    }
-    if (lower_bytes > 0) {  // last: its size is no multiple of the others' alignment
-      auto* const lower = reinterpret_cast<LowerTierOverlap*>(
-          reinterpret_cast<std::byte*>(seen + count) + taint_bytes);
-      kept->lower_ = lower;
-      for (size_t i = 0; i < count; ++i)
-        ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
-    }
-    // The destructor is never called: there is nothing for it to do.
-    return CandidateList(std::shared_ptr<const CandidateSource>(place, kept));
+    kept->Beside(*table, count, [](size_t i) { return i; });
+    return ListOf(place, kept);
+  }
+
+  // Copies of those candidates of the table whose indexes number_of(0) .. number_of(count - 1)
+  // names.
+  template <typename Kind, typename NumberOf, typename... Args>
+  static CandidateList Make(CandidateTable* table, size_t count, const NumberOf& number_of,
+                            Args&&... args) {
+    static_assert(sizeof(Kind) <= SeenCandidates::kHeaderBytes);
+    const auto place = table->seen.TakeMemory(
+        SeenCandidates::kHeaderBytes + count * sizeof(SeenCandidate) + BytesBeside(*table, count));
+    auto* const seen = reinterpret_cast<SeenCandidate*>(place.get() + SeenCandidates::kHeaderBytes);
+    for (size_t i = 0; i < count; ++i) ::new (seen + i) SeenCandidate(table->seen[number_of(i)]);
+    auto* const kept = ::new (place.get()) Kind(std::forward<Args>(args)...);
+    kept->Beside(*table, count, number_of);
+    return ListOf(place, kept);
   }
 
   explicit KeptCandidates(const ScoreContext& context) : context_(context) {}
@@ -67,10 +61,49 @@ class KeptCandidates : public CandidateSource {
   }
 
  private:
+  static size_t BytesBeside(const CandidateTable& table, size_t count) {
+    return count * ((table.lower.empty() ? 0 : sizeof(LowerTierOverlap)) +
+                    (table.taint_multipliers.empty() ? 0 : sizeof(double)));
+  }
+
+  // Finds the candidates behind this object, and puts behind them what belongs to them.
+  template <typename NumberOf>
+  void Beside(const CandidateTable& table, size_t count, const NumberOf& number_of) {
+    static_assert(SeenCandidates::kHeaderBytes % alignof(SeenCandidate) == 0);
+    static_assert(alignof(SeenCandidate) % alignof(double) == 0);
+    static_assert(alignof(double) % alignof(LowerTierOverlap) == 0);
+    static_assert(sizeof(LowerTierOverlap) + sizeof(double) <=
+                  SeenCandidates::kMaxBytesBehind / kMaxDetailedCandidates);
+    count_ = count;
+    auto* const seen = reinterpret_cast<SeenCandidate*>(reinterpret_cast<std::byte*>(this) +
+                                                        SeenCandidates::kHeaderBytes);
+    seen_ = seen;
+    auto* behind = reinterpret_cast<std::byte*>(seen + count);
+    if (!table.taint_multipliers.empty()) {
+      auto* const multipliers = reinterpret_cast<double*>(behind);
+      taint_multipliers_ = multipliers;
+      for (size_t i = 0; i < count; ++i)
+        ::new (multipliers + i) double(table.taint_multipliers[number_of(i)]);
+      behind += count * sizeof(double);
+    }
+    if (!table.lower.empty()) {  // last: its size is no multiple of the others' alignment
+      auto* const lower = reinterpret_cast<LowerTierOverlap*>(behind);
+      lower_ = lower;
+      for (size_t i = 0; i < count; ++i)
+        ::new (lower + i) LowerTierOverlap(table.lower[number_of(i)]);
+    }
+  }
+
+  // The destructor is never called: there is nothing for it to do.
+  static CandidateList ListOf(const std::shared_ptr<std::byte>& place,
+                              const CandidateSource* kept) {
+    return CandidateList(std::shared_ptr<const CandidateSource>(place, kept));
+  }
+
   const ScoreContext context_;
   const SeenCandidate* seen_ = nullptr;        // behind this object
-  const LowerTierOverlap* lower_ = nullptr;    // behind those; null: nobody has any
   const double* taint_multipliers_ = nullptr;  // behind those; null: all are 1
+  const LowerTierOverlap* lower_ = nullptr;    // behind those; null: nobody has any
   size_t count_ = 0;
 };
 
@@ -131,16 +164,17 @@ class KeptOne final : public CandidateSource {
   const ScoreContext context_;
 };
 
-CandidateList All(const CandidateTable& table, RecordMemory* memory) {
+CandidateList All(CandidateTable* table) {
+  CandidateList in_place = KeptCandidates::MakeInPlace<KeptCandidates>(table, table->context);
+  if (!in_place.empty()) return in_place;
   return KeptCandidates::Make<KeptCandidates>(
-      table, memory, table.seen.size(), [](size_t i) { return i; }, table.context);
+      table, table->seen.size(), [](size_t i) { return i; }, table->context);
 }
 
-CandidateList Best(const CandidateTable& table, size_t chosen, std::span<const uint32_t> best,
-                   RecordMemory* memory) {
+CandidateList Best(CandidateTable* table, size_t chosen, std::span<const uint32_t> best) {
   return KeptCandidates::Make<KeptBest>(
-      table, memory, best.size(), [best](size_t i) { return best[i]; }, table.context,
-      table.seen[chosen].target());
+      table, best.size(), [best](size_t i) { return best[i]; }, table->context,
+      table->seen[chosen].target());
 }
 
 // Not from the memory of records: in short-lived answers the allocator's own is used again at once.
@@ -150,22 +184,22 @@ CandidateList Only(const CandidateTable& table, size_t chosen) {
 
 }  // namespace
 
-void DescribeCandidates(const CandidateTable& table, size_t chosen, DecisionDetail detail,
+void DescribeCandidates(CandidateTable* table, size_t chosen, DecisionDetail detail,
                         DetailBuffers* buffers, RouteDecision* decision) {
-  const size_t count = table.seen.size();
+  const size_t count = table->seen.size();
   decision->candidate_count = static_cast<uint32_t>(count);
   if (detail == DecisionDetail::kWinner) {
-    decision->candidates = Only(table, chosen);
-    buffers->other_costs = table.costs;
+    decision->candidates = Only(*table, chosen);
+    buffers->other_costs = table->costs;
     buffers->other_costs[chosen] = buffers->other_costs.back();
     buffers->other_costs.pop_back();
     decision->omitted = Summarise(buffers->other_costs);
   } else if (count <= kMaxDetailedCandidates) {
-    decision->candidates = All(table, &buffers->memory);
+    decision->candidates = All(table);
   } else {
     BestCandidates& split = buffers->split;
-    split.Split(table.costs, kBestCandidates, static_cast<uint32_t>(chosen));
-    decision->candidates = Best(table, chosen, split.best(), &buffers->memory);
+    split.Split(table->costs, kBestCandidates, static_cast<uint32_t>(chosen));
+    decision->candidates = Best(table, chosen, split.best());
     decision->omitted = Summarise(split.other_costs());
   }
 }

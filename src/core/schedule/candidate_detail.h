@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/schedule/best_candidates.h"
-#include "core/schedule/record_memory.h"
 #include "core/schedule/scheduler.h"
 #include "kvrouter/config.h"
 #include "kvrouter/decision.h"
@@ -14,7 +13,6 @@ namespace kvrouter {
 
 // Reused by a thread from decision to decision.
 struct DetailBuffers {
-  RecordMemory memory;
   BestCandidates split;
   std::vector<double> other_costs;
 };
@@ -25,7 +23,8 @@ struct DetailBuffers {
 // kFull: all candidates in target order while they are at most kMaxDetailedCandidates; else the
 // best kBestCandidates in ascending cost, always with the chosen one among them (first among its
 // equals, else last), and a summary of the rest. kWinner: the chosen one and a summary of the rest.
-void DescribeCandidates(const CandidateTable& table, size_t chosen, DecisionDetail detail,
+// The table stays readable.
+void DescribeCandidates(CandidateTable* table, size_t chosen, DecisionDetail detail,
                         DetailBuffers* buffers, RouteDecision* decision);
 
 // All candidates in target order, however many there are: a view of the table, which must outlive it

@@ -21,13 +21,19 @@ class RecordMemory {
   // Uninitialised, aligned for any object, to be filled with what needs no destructor.
   // REQUIRES: bytes <= kChunkBytes.
   std::shared_ptr<std::byte> Take(size_t bytes) {
+    std::byte* const place = NextPlace(bytes);
+    used_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return {chunk_, place};
+  }
+
+  // What the next Take of at most this many bytes is going to return, if it comes before another
+  // call with more. It may be written to before.
+  std::byte* NextPlace(size_t bytes) {
     if (!chunk_ || used_bytes_ + bytes > kChunkBytes) {
       chunk_ = std::make_shared_for_overwrite<Chunk>();
       used_bytes_ = 0;
     }
-    std::byte* const place = chunk_->data() + used_bytes_;
-    used_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return {chunk_, place};
+    return chunk_->data() + used_bytes_;
   }
 
  private:

@@ -219,7 +219,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejecte
   if (request.weights.assume_kv_reuse) {
     ledger_.FindLivePrefixes(request.chain, table->live_blocks);
   }
-  table->seen.resize(rows_.size());
+  table->seen.Begin(rows_.size());
   const bool has_lower = !request.lower_overlaps.empty() || !request.shared_hits.empty();
   table->lower.resize(has_lower ? rows_.size() : 0);
   const bool has_preferences = request.filter->has_preferences();
@@ -267,7 +267,7 @@ void Scheduler::CollectCandidates(const ScheduleRequest& request, Ejected ejecte
         std::min<double>(load.active_decode_blocks, std::numeric_limits<uint32_t>::max()));
     seen.packed_load = SeenCandidate::PackLoad(load.active_prefill_tokens, load.active_requests);
   }
-  table->seen.resize(candidates);
+  table->seen.Truncate(candidates);
   if (has_lower) table->lower.resize(candidates);
   if (has_preferences) table->taint_multipliers.resize(candidates);
 }

@@ -24,6 +24,7 @@
 #include "core/schedule/pick.h"
 #include "core/schedule/request_queue.h"
 #include "core/schedule/scorer.h"
+#include "core/schedule/seen_candidates.h"
 #include "core/schedule/session_binding.h"
 #include "core/schedule/target_pool.h"
 #include "kvrouter/config.h"
@@ -70,8 +71,8 @@ struct ScheduleRequest {
 // The candidates of one decision. Belongs to the calling thread and is reused, so that the lock is
 // held without allocating, and explanations are built from it after the lock is released.
 struct CandidateTable {
-  std::vector<SeenCandidate> seen;  // ascending target
-  std::vector<double> costs;        // of seen[i]
+  SeenCandidates seen;        // ascending target
+  std::vector<double> costs;  // of seen[i]
   // Of seen[i]; empty if the prompt has nothing on lower tiers or in a shared cache.
   std::vector<LowerTierOverlap> lower;
   std::vector<double> taint_multipliers;  // of seen[i]; empty if all are 1

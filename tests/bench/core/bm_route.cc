@@ -135,8 +135,9 @@ BENCHMARK_CAPTURE(BM_Explained, tokens, Form::kTokens)
 // Sessions that come back, as a caller names them.
 constexpr uint64_t kSessions = 1000;
 
-RouterConfig WithQueueAndAffinity() {
+RouterConfig WithQueueAndAffinity(DecisionDetail detail = DecisionDetail::kFull) {
   RouterConfig config;
+  config.decision_detail = detail;
   config.scheduler.queue.busy.tokens = 1'000'000'000;  // looked at, and nobody waits
   config.sessions.affinity_ttl = std::chrono::hours(1);
   config.sessions.prefix_tokens = 512;
@@ -154,30 +155,35 @@ void SubmitAndFinish(Router* router, const BenchPrompt& prompt, std::string sess
   router->Finish(std::get<RouteDecision>(*submission).booking, {});
 }
 
-// Decisions alone, with nothing on, and with a queue and sessions: a caller's, and derived ones.
+// Decisions alone, with nothing on, and with a queue and sessions: a caller's, and derived ones; the
+// caller's without explanations, too.
 void BM_Targets(benchmark::State& state) {
   constexpr uint32_t kRanks = 8;
   const auto workers = static_cast<uint64_t>(state.range(0)) / kRanks;
   const BenchPrompt prompt(2048);
   Router plain(RouterConfig{}, nullptr);
   Router full(WithQueueAndAffinity(), nullptr);
-  for (Router* router : {&plain, &full}) bench::AddHolders(prompt, workers, kRanks, router);
+  Router winner(WithQueueAndAffinity(DecisionDetail::kWinner), nullptr);
+  for (Router* router : {&plain, &full, &winner})
+    bench::AddHolders(prompt, workers, kRanks, router);
   Batches plain_batches;
   Batches named_batches;
+  Batches winner_batches;
   Batches derived_batches;
   uint64_t number = 0;
   const int requests = state.range(0) > 1000 ? 20 : 200;
   for (auto _ : state) {
     plain_batches.Batch(requests, [&] { SubmitAndFinish(&plain, prompt, {}); });
-    named_batches.Batch(requests, [&] {
-      SubmitAndFinish(&full, prompt, fmt::format("session-{}", ++number % kSessions));
-    });
+    const auto next_session = [&] { return fmt::format("session-{}", ++number % kSessions); };
+    named_batches.Batch(requests, [&] { SubmitAndFinish(&full, prompt, next_session()); });
+    winner_batches.Batch(requests, [&] { SubmitAndFinish(&winner, prompt, next_session()); });
     derived_batches.Batch(requests, [&] { SubmitAndFinish(&full, prompt, {}); });
   }
   state.counters["plain_us"] = plain_batches.MedianMicros();
   state.counters["named_us"] = named_batches.MedianMicros();
   state.counters["derived_us"] = derived_batches.MedianMicros();
   state.counters["named_ratio"] = named_batches.MedianMicros() / plain_batches.MedianMicros();
+  state.counters["explained_ratio"] = named_batches.MedianMicros() / winner_batches.MedianMicros();
   state.counters["plain_ns_per_target"] =
       1000 * plain_batches.MedianMicros() / static_cast<double>(workers * kRanks);
 }
