@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "ctl/table.h"
 
 namespace kvrouter::ctl {
@@ -23,8 +24,7 @@ bool Same(const v1::Target& a, const v1::Target& b) {
 // An enumeration's value as a word.
 std::string Word(std::string name, std::string_view prefix) {
   if (name.starts_with(prefix)) name.erase(0, prefix.size());
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
+  return AsciiLower(name);
 }
 
 std::string AgeText(double seconds) {
@@ -143,10 +143,10 @@ std::string FilteredText(const v1::RouteResponse& r) {
                          counts.no_lora_replica() + counts.ejected() + counts.other_role();
   if (total == 0) return "\nNobody was filtered out.\n";
   const std::pair<uint32_t, std::string_view> reasons[] = {
-      {counts.not_pinned(), "not pinned"},  {counts.not_allowed(), "not allowed"},
-      {counts.excluded(), "excluded"},      {counts.draining(), "draining"},
-      {counts.taints(), "without a taint"}, {counts.no_lora_replica(), "without the adapter"},
-      {counts.overloaded(), "overloaded"},  {counts.ejected(), "ejected"},
+      {counts.not_pinned(), "not pinned"},     {counts.not_allowed(), "not allowed"},
+      {counts.excluded(), "excluded"},         {counts.draining(), "draining"},
+      {counts.taints(), "without a taint"},    {counts.no_lora_replica(), "without the adapter"},
+      {counts.overloaded(), "overloaded"},     {counts.ejected(), "ejected"},
       {counts.other_role(), "of another role"}};
   std::string list;
   for (const auto& [count, name] : reasons) {

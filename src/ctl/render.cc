@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
+#include "base/ascii.h"
 #include "ctl/table.h"
 
 namespace kvrouter::ctl {
@@ -19,10 +19,7 @@ using Json = nlohmann::ordered_json;
 // "DECISION_REASON_TIE_BREAK" -> "tie_break".
 std::string EnumText(std::string_view name, std::string_view prefix) {
   if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
-  std::string text(name);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
+  return AsciiLower(name);
 }
 std::string RoleText(v1::WorkerRole role) {
   return EnumText(v1::WorkerRole_Name(role), "WORKER_ROLE_");

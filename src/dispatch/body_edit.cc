@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/ascii.h"
 #include "base/json_text.h"
 
 namespace kvrouter {
@@ -67,19 +68,12 @@ size_t SkipValue(std::string_view text, size_t at) {
   return at == begin ? kBad : at;
 }
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // The ASCII character that an escape at `at` (behind "\u") stands for; negative: none.
 int AsciiOfEscape(std::string_view key, size_t at) {
   if (at + 4 > key.size()) return -1;
   int code = 0;
   for (size_t i = at; i < at + 4; ++i) {
-    const int digit = HexDigit(key[i]);
+    const int digit = HexDigitValue(key[i]);
     if (digit < 0) return -1;
     code = code * 16 + digit;
   }

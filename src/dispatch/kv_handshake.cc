@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "dispatch/body_edit.h"
 #include "dispatch/json_cursor.h"
@@ -124,9 +123,7 @@ std::string_view HostOfUrl(std::string_view url) {
 }
 
 bool IsLocalHost(std::string_view host) {
-  std::string lower(host);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string lower = AsciiLower(host);
   if (lower.starts_with('[') && lower.ends_with(']')) lower = lower.substr(1, lower.size() - 2);
   return lower == "localhost" || lower.starts_with("127.") || lower == "::1" ||
          lower == "0.0.0.0" || lower == "::";

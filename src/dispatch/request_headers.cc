@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "kvrouter/session.h"
 
@@ -100,11 +101,7 @@ std::vector<std::string> ConnectionOptions(const HeaderList& headers) {
       begin = end + 1;
     }
   }
-  for (std::string& option : options) {
-    for (char& c : option) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-  }
+  for (std::string& option : options) option = AsciiLower(option);
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/ascii.h"
 #include "kvrouter/block_hash.h"
 
 namespace kvrouter {
@@ -85,9 +86,8 @@ class TokenReader {
 // A digest of an image or other item; a cache salt of that very shape is taken for one, as upstream
 // does: too low a credit, never a false one.
 bool IsHexDigest(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-         });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return HexDigitValue(c) >= 0; });
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "feed/plane_codec.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "feed/msgpack_cursor.h"
 
 namespace kvrouter {
@@ -210,10 +210,7 @@ bool ReadRouterEvent(MsgpackCursor cursor, PlaneEvent* event) {
   return true;
 }
 
-bool KeptBySegment(char c) {
-  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_';
-}
+bool KeptBySegment(char c) { return IsAsciiAlphanumeric(c) || c == '-' || c == '_'; }
 
 void AppendSegment(std::string_view segment, std::string* subject) {
   static constexpr char kHex[] = "0123456789ABCDEF";

@@ -1,22 +1,14 @@
 #include "feed/rank_filter.h"
 
-#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
+#include "base/ascii.h"
 #include "kvrouter/block_hash.h"
 
 namespace kvrouter {
 namespace {
-
-char AsciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
-
-bool EqualsIgnoringCase(std::string_view text, std::string_view upper) {
-  return text.size() == upper.size() &&
-         std::equal(text.begin(), text.end(), upper.begin(),
-                    [](char a, char b) { return AsciiUpper(a) == b; });
-}
 
 bool IsFullAttention(std::string_view kind) {
   return kind == "full_attention" || kind == "mla_attention" || kind == "sink_full_attention";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 #include "service/request_limits.h"
@@ -18,10 +19,7 @@ absl::Status Invalid(std::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidRequest, message);
 }
 
-bool IsClassCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.' || c == '-';
-}
+bool IsClassCharacter(char c) { return IsAsciiAlphanumeric(c) || c == '_' || c == '.' || c == '-'; }
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapters/engine_http/engine_request.h"
+#include "base/ascii.h"
 #include "base/last_chunk.h"
 
 namespace kvrouter {
@@ -54,14 +55,6 @@ struct PassingBody {
 
 using BeastParser = http::response_parser<PassingBody>;
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 // Fields that the Connection field names belong to the connection, too.
@@ -69,7 +62,7 @@ std::vector<std::string> ConnectionOptions(const http::fields& fields) {
   std::vector<std::string> options;
   for (const auto& field : fields) {
     if (field.name() != http::field::connection) continue;
-    const std::string value = LowerCase(View(field.value()));
+    const std::string value = AsciiLower(View(field.value()));
     size_t begin = 0;
     while (begin < value.size()) {
       const size_t end = std::min(value.find_first_of(", \t", begin), value.size());
@@ -85,7 +78,7 @@ EngineReplyHead TakeHead(BeastParser::value_type& message) {
   head.status = static_cast<int>(message.result_int());
   const std::vector<std::string> options = ConnectionOptions(message);
   for (const auto& field : message) {
-    std::string name = LowerCase(View(field.name_string()));
+    std::string name = AsciiLower(View(field.name_string()));
     if (IsConnectionField(name)) continue;
     if (std::find(options.begin(), options.end(), name) != options.end()) continue;
     head.headers.emplace_back(std::move(name), View(field.value()));

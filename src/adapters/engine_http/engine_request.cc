@@ -6,6 +6,7 @@
 #include <array>
 #include <iterator>
 
+#include "base/ascii.h"
 #include "kvrouter/error.h"
 
 namespace kvrouter {
@@ -13,8 +14,7 @@ namespace {
 
 bool IsTokenByte(char c) {
   static constexpr std::string_view kSpecial = "!#$%&'*+-.^_`|~";
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         kSpecial.find(c) != std::string_view::npos;
+  return IsAsciiAlphanumeric(c) || kSpecial.find(c) != std::string_view::npos;
 }
 
 bool IsToken(std::string_view text) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 
@@ -14,11 +15,8 @@ namespace {
 constexpr size_t kMaxUrlBytes = 2048;
 constexpr size_t kMaxHostBytes = 253;
 
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool StartsWithIgnoringCase(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() && std::equal(lower.begin(), lower.end(), text.begin(),
-                                                   [](char a, char b) { return a == Lower(b); });
+bool StartsWithIgnoringCase(std::string_view text, std::string_view start) {
+  return EqualsIgnoringCase(text.substr(0, start.size()), start);
 }
 
 bool IsHostByte(char c) {
@@ -58,7 +56,7 @@ absl::Status TakeHost(std::string_view url, std::string_view authority, EngineUr
     parsed->host = authority.substr(0, end);
     *rest = authority.substr(end);
   }
-  std::transform(parsed->host.begin(), parsed->host.end(), parsed->host.begin(), Lower);
+  parsed->host = AsciiLower(parsed->host);
   if (parsed->host.empty()) return Refuse(url, "no host");
   if (parsed->host.size() > kMaxHostBytes) {
     return Refuse(url,

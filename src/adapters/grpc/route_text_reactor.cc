@@ -9,6 +9,7 @@
 #include "adapters/grpc/answer_convert.h"
 #include "adapters/grpc/request_convert.h"
 #include "adapters/grpc/status_convert.h"
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
 
@@ -29,11 +30,7 @@ absl::StatusOr<RouteTextRequest> FromProto(const v1::RouteTextRequest& message) 
   }
   if (!message.request_id().empty()) KVR_RETURN_IF_ERROR(CheckRequestId(message.request_id()));
   for (const auto& [name, value] : message.headers()) {
-    std::string lower = name;
-    for (char& c : lower) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    request.headers.emplace_back(std::move(lower), value);
+    request.headers.emplace_back(AsciiLower(name), value);
   }
   request.body.reserve(message.body().size() + kPaddingBytes);
   request.body = message.body();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "adapters/http/http_format.h"
+#include "base/ascii.h"
 
 namespace kvrouter {
 namespace {
@@ -64,11 +65,9 @@ HttpRequest ToHttpRequest(const HttpMessage& message, std::string body) {
   request.path = std::move(target.path);
   request.query = std::move(target.query);
   for (const auto& field : message) {
-    std::string name(field.name_string());
-    for (char& c : name) {
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    request.headers.emplace_back(std::move(name), std::string(field.value()));
+    const auto name = field.name_string();
+    request.headers.emplace_back(AsciiLower({name.data(), name.size()}),
+                                 std::string(field.value()));
   }
   request.body = std::move(body);
   return request;

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "kvrouter/session.h"
 #include "service/steering_headers.h"
@@ -12,9 +13,7 @@ absl::Status CheckJsonContent(const HttpRequest& request) {
   std::string type(request.Header("content-type"));
   type = type.substr(0, type.find(';'));
   while (!type.empty() && type.back() == ' ') type.pop_back();
-  for (char& c : type) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  type = AsciiLower(type);
   if (type == "application/json" || (type.starts_with("application/") && type.ends_with("+json")))
     return absl::OkStatus();
   return absl::UnimplementedError("expected a request with Content-Type: application/json");

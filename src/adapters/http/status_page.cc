@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "adapters/http/http_format.h"
+#include "base/ascii.h"
 
 namespace kvrouter {
 namespace {
@@ -57,9 +58,7 @@ std::string Escaped(std::string_view text) {
 std::string PathSegment(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_';
-    if (plain) {
+    if (IsAsciiAlphanumeric(c) || c == '-' || c == '_') {
       out += c;
     } else {
       out += fmt::format("%{:02X}", static_cast<unsigned char>(c));

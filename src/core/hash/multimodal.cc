@@ -2,6 +2,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "kvrouter/block_hash.h"
 
 namespace kvrouter {
@@ -10,9 +11,7 @@ namespace {
 constexpr TokenId kFirstPadValue = 1'000'000;
 constexpr uint64_t kPadMask = (uint64_t{1} << 30) - 1;
 
-bool IsHexDigit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+bool IsHexDigit(char c) { return HexDigitValue(c) >= 0; }
 
 }  // namespace
 

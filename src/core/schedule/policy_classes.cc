@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "core/schedule/busy_thresholds.h"
@@ -23,8 +24,7 @@ absl::Status Invalid(std::string_view message) {
 bool IsName(std::string_view text) {
   constexpr std::string_view kOthers = "_.-";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kOthers.find(c) != std::string_view::npos;
+    return IsAsciiAlphanumeric(c) || kOthers.find(c) != std::string_view::npos;
   });
 }
 

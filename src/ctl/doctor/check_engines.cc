@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <string>
 
+#include "base/ascii.h"
 #include "ctl/doctor/diagnose.h"
 #include "ctl/doctor/figures.h"
 
@@ -11,8 +10,7 @@ namespace kvrouter::ctl {
 namespace {
 
 bool Says(const std::optional<std::string>& value, std::string_view word) {
-  return value && std::equal(value->begin(), value->end(), word.begin(), word.end(),
-                             [](unsigned char a, char b) { return std::tolower(a) == b; });
+  return value && EqualsIgnoringCase(*value, word);
 }
 
 // Hybrid models pad: what the events count in is the effective size where the engine names one.

@@ -8,11 +8,12 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <cctype>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/ascii.h"
 
 namespace kvrouter::sim {
 namespace {
@@ -152,10 +153,7 @@ class CompletionClient::Pool::Exchange : public std::enable_shared_from_this<Exc
     if (!request_.on_head || parser_->get().result() != http::status::ok) return;
     Headers headers;
     for (const auto& field : parser_->get()) {
-      std::string name(field.name_string().data(), field.name_string().size());
-      std::transform(name.begin(), name.end(), name.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      headers.emplace_back(std::move(name),
+      headers.emplace_back(AsciiLower({field.name_string().data(), field.name_string().size()}),
                            std::string(field.value().data(), field.value().size()));
     }
     request_.on_head(headers);

@@ -9,6 +9,7 @@
 #include "adapters/grpc/grpc_server.h"
 #include "adapters/http/http_server.h"
 #include "adapters/http/selection_api.h"
+#include "base/ascii.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "integration/http/blocking_client.h"
@@ -181,8 +182,8 @@ class Grpc final : public DoorLeg {
     grpc::ClientContext context;
     const grpc::Status status = stub_->Route(&context, route, &d);
     if (!status.ok()) return fmt::format("error: {}", status.error_message());
-    std::string reason = v1::DecisionReason_Name(d.reason()).substr(sizeof("DECISION_REASON_") - 1);
-    for (char& c : reason) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    const std::string reason =
+        AsciiLower(v1::DecisionReason_Name(d.reason()).substr(sizeof("DECISION_REASON_") - 1));
     std::string words =
         Words(d.target().worker_id(), d.target().dp_rank(), reason, d.booked(),
               d.effective_overlap_blocks(), d.isl_tokens(), d.regret_blocks(), d.draw());
