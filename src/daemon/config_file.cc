@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "daemon/option_text.h"
 
@@ -420,9 +421,8 @@ absl::StatusOr<std::string> EndpointForRank(std::string_view base_endpoint, uint
 }
 
 std::string YamlScalar(std::string_view text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '/' || c == '_' || c == '-' || c == ':';
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return IsAsciiAlphanumeric(c) || c == '.' || c == '/' || c == '_' || c == '-' || c == ':';
   });
   if (plain && text.front() != '-' && text.back() != ':') return std::string(text);
   std::string out = "\"";

@@ -1,27 +1,21 @@
-#include "daemon/dispatch_options.h"
-
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "adapters/http/http_format.h"
+#include "daemon/option_areas.h"
 #include "daemon/option_builders.h"
+#include "daemon/option_ranges.h"
 
 namespace kvrouter {
 namespace {
 
-#define FIELD(path) \
-  [](DaemonConfig & c) -> auto& { return c.dispatch.path; }
+#define FIELD(path) KVR_SETTING(dispatch.path)
 
-constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-constexpr uint64_t kMaxBytes = uint64_t{1} << 31;  // one message
 constexpr uint64_t kManyBytes = uint64_t{1} << 40;
-constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
 constexpr double kDaySeconds = 24 * 3600;
-constexpr uint64_t kMaxGraceMs = 3600ull * 1000;
 
 bool IsHostPort(std::string_view text) { return ParseHostPort(text).ok(); }
 
@@ -90,7 +84,7 @@ void AddDoor(std::vector<Option>* table) {
                     "A client there that takes less than 64 KiB of its answer, or less than the "
                     "rest, in this time is closed, in ms."));
   t.push_back(Whole("dispatch-shutdown-grace-ms", "KVROUTER_DISPATCH_SHUTDOWN_GRACE_MS",
-                    FIELD(shutdown_grace), 0, kMaxGraceMs,
+                    FIELD(shutdown_grace), 0, kHourMs,
                     "How long running requests there may go on after SIGTERM, in ms; before "
                     "shutdown-grace-ms begins."));
 }

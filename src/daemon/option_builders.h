@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -18,14 +17,17 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/ascii.h"
 #include "daemon/daemon_config.h"
 #include "daemon/option_table.h"
 
 namespace kvrouter {
 
 // Rows of the option table by the kind of their value: how it is read, what is said of its range,
-// how it is shown. `field` maps a DaemonConfig to the setting's place in it. For option_table.cc and
-// dispatch_options.cc.
+// how it is shown. For the files of option_areas.h. `field` maps a DaemonConfig to the setting's
+// place in it, as KVR_SETTING does.
+#define KVR_SETTING(path) \
+  [](DaemonConfig & c) -> auto& { return c.path; }
 
 inline absl::Status Want(std::string_view range) {
   return absl::InvalidArgumentError(fmt::format("want {}", range));
@@ -35,12 +37,6 @@ template <typename Number>
 bool ParseNumber(std::string_view text, Number* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-inline std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
 }
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::max();
@@ -123,7 +119,7 @@ Option Seconds(std::string name, std::string environment, Field field, double ma
   const auto set = [field, max, range](std::string_view text,
                                        DaemonConfig* config) -> absl::Status {
     if constexpr (kMayBeAbsent) {
-      if (Lower(text) == "none") {
+      if (AsciiLower(text) == "none") {
         field(*config) = std::nullopt;
         return absl::OkStatus();
       }
@@ -151,7 +147,7 @@ Option Seconds(std::string name, std::string environment, Field field, double ma
 template <typename Field>
 Option Switch(std::string name, std::string environment, Field field, std::string help) {
   const auto set = [field](std::string_view text, DaemonConfig* config) -> absl::Status {
-    const std::string value = Lower(text);
+    const std::string value = AsciiLower(text);
     const bool yes = value == "true" || value == "1" || value == "yes" || value == "on";
     const bool no = value == "false" || value == "0" || value == "no" || value == "off";
     if (!yes && !no) return Want("true or false");
@@ -226,7 +222,7 @@ Option OptionalReal(std::string name, std::string environment, Field field, doub
   std::string range = "none, or " + RealRange(max);
   const auto set = [field, max, range](std::string_view text,
                                        DaemonConfig* config) -> absl::Status {
-    if (Lower(text) == "none") {
+    if (AsciiLower(text) == "none") {
       field(*config) = std::nullopt;
       return absl::OkStatus();
     }
@@ -254,7 +250,7 @@ Option OptionalWhole(std::string name, std::string environment, Field field, uin
                                  : std::string("none, or a whole number");
   const auto set = [field, min, max, range](std::string_view text,
                                             DaemonConfig* config) -> absl::Status {
-    if (Lower(text) == "none") {
+    if (AsciiLower(text) == "none") {
       field(*config) = std::nullopt;
       return absl::OkStatus();
     }
@@ -289,7 +285,7 @@ Option OneOf(std::string name, std::string environment, Field field,
   }
   const auto set = [field, choices, aliases, range](std::string_view text,
                                                     DaemonConfig* config) -> absl::Status {
-    const std::string wanted = Lower(text);
+    const std::string wanted = AsciiLower(text);
     for (const auto& list : {choices, aliases}) {
       for (const Choice<Value>& choice : list) {
         if (wanted != choice.name) continue;
