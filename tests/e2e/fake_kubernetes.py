@@ -152,6 +152,11 @@ class FakeKubernetes:
         with self.lock:
             return sum(p == path and ('watch' in q) == (verb == 'watch') for p, q, _ in self.requests)
 
+    def is_watched(self, path):
+        """Somebody has a list of a version that is not gone, and has asked for what comes after it."""
+        with self.lock:
+            return any(p == path and 'watch' in q and int(q['resourceVersion']) >= self.oldest for p, q, _ in self.requests)
+
     # ---- The wire ----
 
     def answer(self, handler):

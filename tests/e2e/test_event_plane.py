@@ -50,10 +50,14 @@ def degraded_reasons(daemon, worker_id):
             if name == 'kvrouter_feed_degraded' and value == 1 and labels['worker_id'] == str(worker_id)]
 
 
-def feed_state(daemon, worker_id):
-    states = [labels['state'] for name, labels, value in daemon.metrics().series
+def state_in(scrape, worker_id):
+    states = [labels['state'] for name, labels, value in scrape.series
               if name == 'kvrouter_feed_state' and value == 1 and labels['worker_id'] == str(worker_id)]
     return states[0] if states else None
+
+
+def feed_state(daemon, worker_id):
+    return state_in(daemon.metrics(), worker_id)
 
 
 def test_a_worker_that_reports_too_many_used_blocks_gets_no_requests(start, nats):
@@ -166,7 +170,12 @@ def test_what_the_event_plane_lost_comes_from_the_engines_replay(start, nats):
     engine.remember(['BlockRemoved', [901], 'GPU'])  # 18 is lost
     engine.remember(['BlockStored', [7], None, [9, 9, 9, 9], 4, None, 'GPU'])
     client.publish(SUBJECT + 'kv-events', envelope([stored(4096, 19, blocks=[{'block_hash': 7, 'tokens_hash': 5}])], sequence=2))
-    wait_for('repair', lambda: feed_state(daemon, 4096) == 'live' and daemon.metrics().one('kvrouter_feed_gaps_total') == 1)
+
+    def repaired():  # in one scrape: it was live before the gap, too
+        scrape = daemon.metrics()
+        return scrape.one('kvrouter_feed_gaps_total') == 1 and state_in(scrape, 4096) == 'live'
+
+    wait_for('repair', repaired)
     assert daemon.route(TOKENS, request_id='repaired').overlap_blocks == 1
     assert engine.requests == 2
     client.close()

@@ -95,8 +95,10 @@ def test_no_request_fails_because_of_a_relist(cluster, discover):
             cluster.chunk_bytes, cluster.chunk_pause_s = 64, 0.001
             cluster.expire()
             wait_for('both lists again', lambda: cluster.seen(PODS, 'list') >= before[0] + 2 and cluster.seen(SLICES, 'list') > before[1])
-            seen.append(addresses(daemon))
+            seen.append(addresses(daemon))  # the lists are still coming
             prober.wait_for_answers(50)
+            # Else the rest of a list, or its second attempt, would be of a version that the next round no longer makes old.
+            wait_for('both watches again', lambda: cluster.is_watched(PODS) and cluster.is_watched(SLICES))
     assert prober.failures() == []
     assert seen == [everybody] * 6
     assert {answer for _, answer in prober.answers} == {f'http://{a}:8000' for a in everybody}
