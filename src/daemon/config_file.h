@@ -2,9 +2,7 @@
 #define KVROUTER_DAEMON_CONFIG_FILE_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,16 +34,6 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
 absl::StatusOr<std::vector<WorkerSpec>> ParseWorkersFile(const std::string& text,
                                                          const std::string& name);
 absl::StatusOr<std::vector<WorkerSpec>> ReadWorkersFile(const std::string& path);
-
-// The event socket of one rank by the convention of vLLM and SGLang: TCP port = base port +
-// data-parallel rank (the global one), after the last colon. Other transports have one address
-// only, so they are an error for rank > 0.
-absl::StatusOr<std::string> EndpointForRank(std::string_view base_endpoint, uint32_t dp_rank);
-
-// The workers as the file has them.
-std::string WorkersYaml(const std::vector<WorkerSpec>& workers);
-// The text as a YAML scalar, quoted where needed.
-std::string YamlScalar(std::string_view text);
 
 }  // namespace kvrouter
 

@@ -39,6 +39,12 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
   return best;
 }
 
+std::string Suggestion(std::string_view prefix, std::string_view name,
+                       const std::vector<std::string>& known) {
+  const std::string nearest = NearestName(name, known);
+  return nearest.empty() ? "" : fmt::format(" (did you mean '{}{}'?)", prefix, nearest);
+}
+
 namespace {
 std::string MeaningOf(const Option& option) {
   return option.help + (option.reloadable ? " Reloads." : "");

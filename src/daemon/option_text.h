@@ -12,6 +12,9 @@ namespace kvrouter {
 // The known name nearest to a misspelt one, empty if none is near. Letters' distance, at most a
 // third of the name.
 std::string NearestName(std::string_view name, const std::vector<std::string>& known);
+// " (did you mean '<prefix><name>'?)", or nothing.
+std::string Suggestion(std::string_view prefix, std::string_view name,
+                       const std::vector<std::string>& known);
 
 // Table of all settings for docs/operations.md.
 std::string OptionsMarkdown();

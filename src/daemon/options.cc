@@ -7,24 +7,23 @@
 #include <string_view>
 #include <utility>
 
-#include "adapters/discovery/worker_sources.h"
 #include "base/status_macros.h"
+#include "daemon/command_line.h"
 #include "daemon/config_file.h"
+#include "daemon/option_checks.h"
 #include "daemon/option_table.h"
 #include "daemon/option_text.h"
 #include "daemon/policy_file.h"
 #include "daemon/unimplemented_settings.h"
-#include "kvrouter/decision_record.h"
-#include "service/worker_registry.h"
+#include "daemon/worker_yaml.h"
+#include "daemon/yaml_values.h"
 
 namespace kvrouter {
 namespace {
 
-constexpr std::string_view kConfigFlag = "config";
 constexpr const char* kConfigVariable = "KVROUTER_CONFIG";
 constexpr std::string_view kPrefillScale = "router-prefill-load-scale";
 constexpr std::string_view kConditionalDisaggConfig = "router-conditional-disagg-config";
-constexpr std::string_view kNamespace = "kubernetes-namespace";
 constexpr std::string_view kOverlapCredit = "router-kv-overlap-score-credit";
 constexpr std::string_view kLoadAware = "load-aware";
 
@@ -38,121 +37,6 @@ constexpr std::pair<std::string_view, const char*> kLoadAwarePreset[] = {
     {"shared-cache-multiplier", "0"},
     {"shared-cache-type", "none"},
     {"router-predicted-ttl-secs", "none"}};
-
-struct ActionFlag {
-  std::string_view name;
-  DaemonAction action;
-};
-constexpr ActionFlag kActionFlags[] = {
-    {"check-config", DaemonAction::kCheckConfig},
-    {"print-effective-config", DaemonAction::kPrintEffectiveConfig},
-    {"print-options-markdown", DaemonAction::kPrintOptionsMarkdown},
-    {"print-metrics-markdown", DaemonAction::kPrintMetricsMarkdown},
-    {"version", DaemonAction::kVersion},
-    {"help", DaemonAction::kHelp}};
-
-// One value from one place, not yet parsed. Without an option it is the deprecated overlap score
-// weight.
-struct Assignment {
-  const Option* option = nullptr;
-  std::string value;
-  SettingOrigin origin = SettingOrigin::kDefault;
-  std::string source;
-};
-
-std::string Suggestion(std::string_view prefix, std::string_view name,
-                       const std::vector<std::string>& known) {
-  const std::string nearest = NearestName(name, known);
-  return nearest.empty() ? "" : fmt::format(" (did you mean '{}{}'?)", prefix, nearest);
-}
-
-// ---- Flags ----
-
-struct Flags {
-  DaemonAction action = DaemonAction::kRun;
-  std::optional<std::string> config_path;
-  std::vector<Assignment> assignments;
-};
-
-absl::Status UnknownFlag(std::string_view argument, std::string_view name) {
-  if (const UnimplementedSetting* const setting = FindUnimplementedSetting(name))
-    return absl::InvalidArgumentError(fmt::format("flag '{}': {}", argument, setting->Reason()));
-  std::vector<std::string> known{std::string(kConfigFlag)};
-  for (const ActionFlag& flag : kActionFlags) known.emplace_back(flag.name);
-  for (const Option& option : OptionTable()) {
-    known.push_back(option.name);
-    if (option.is_switch) known.push_back("no-" + option.name);
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("unknown flag '{}'{}", argument, Suggestion("--", name, known)));
-}
-
-// What a flag's name stands for.
-struct FlagMeaning {
-  const Option* option = nullptr;
-  bool is_alias = false;
-  bool is_config = false;
-  bool negated = false;
-  bool Known() const { return option != nullptr || is_alias || is_config; }
-};
-
-FlagMeaning MeaningOf(std::string_view name) {
-  FlagMeaning meaning{.option = FindOption(name)};
-  const auto& aliases = OverlapScoreWeightAlias().flags;
-  meaning.is_alias = std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-  meaning.is_config = name == kConfigFlag;
-  if (!meaning.Known() && name.starts_with("no-")) {
-    const Option* option = FindOption(name.substr(3));
-    if (option != nullptr && option->is_switch) return {.option = option, .negated = true};
-  }
-  return meaning;
-}
-
-absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
-  Flags flags;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "-h") {
-      flags.action = DaemonAction::kHelp;
-      continue;
-    }
-    if (!argument.starts_with("--")) {
-      return absl::InvalidArgumentError(
-          fmt::format("unexpected argument '{}': options begin with --", argument));
-    }
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    std::optional<std::string> value;
-    if (equals != std::string::npos) value = argument.substr(equals + 1);
-
-    const auto* action =
-        std::find_if(std::begin(kActionFlags), std::end(kActionFlags),
-                     [&name](const ActionFlag& flag) { return flag.name == name; });
-    if (action != std::end(kActionFlags)) {
-      if (value) return absl::InvalidArgumentError(fmt::format("--{} takes no value", name));
-      flags.action = std::max(flags.action, action->action);
-      continue;
-    }
-    const FlagMeaning meaning = MeaningOf(name);
-    if (!meaning.Known()) return UnknownFlag(argument, name);
-    if (meaning.negated && value)
-      return absl::InvalidArgumentError(fmt::format("--{} takes no value", name));
-    if (!value && meaning.option != nullptr && meaning.option->is_switch)
-      value = meaning.negated ? "false" : "true";
-    if (!value) {
-      if (i + 1 == arguments.size())
-        return absl::InvalidArgumentError(fmt::format("--{} needs a value", name));
-      value = arguments[++i];
-    }
-    if (meaning.is_config) {
-      flags.config_path = *value;
-    } else {
-      flags.assignments.push_back(
-          {meaning.option, *value, SettingOrigin::kFlag, fmt::format("flag --{}", name)});
-    }
-  }
-  return flags;
-}
 
 // ---- Environment and file ----
 
@@ -317,98 +201,6 @@ class Resolver {
   LoadedOptions* const out_;
 };
 
-// A worker that is listed before is the stronger file's; one that waits for its engine's word
-// (may_be_learned) is no record yet.
-absl::Status CheckWorkers(const std::vector<WorkerSpec>& workers, std::string_view origin,
-                          bool may_be_learned, WorkerRegistry* registry) {
-  for (const WorkerSpec& spec : workers) {
-    if (registry->Find(spec.id)) continue;
-    const bool is_open = spec.block_size_tokens == 0 || spec.model_name.empty();
-    if (may_be_learned && is_open && ValidateDeclared(spec, may_be_learned).ok()) continue;
-    if (const auto stored = registry->Register(spec); !stored.ok()) {
-      return absl::InvalidArgumentError(fmt::format("worker {} of the {}: {}",
-                                                    static_cast<uint64_t>(spec.id), origin,
-                                                    std::string(stored.status().message())));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// What Kubernetes tells every pod: where its API server is, and, by the convention that Dynamo
-// follows, its namespace.
-absl::Status FindCluster(const std::map<std::string, std::string>& environment, DaemonAction action,
-                         KubernetesConfig* config) {
-  if (!config->Enabled()) return absl::OkStatus();
-  const auto name_space = environment.find("POD_NAMESPACE");
-  if (config->pod_namespace.empty() && name_space != environment.end()) {
-    DaemonConfig checked;
-    if (!FindOption(kNamespace)->set(name_space->second, &checked).ok()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "bad value '{}' from environment POD_NAMESPACE: want a namespace", name_space->second));
-    }
-    config->pod_namespace = checked.kubernetes.pod_namespace;
-  }
-  if (!config->api_server.empty()) return absl::OkStatus();
-  const auto host = environment.find("KUBERNETES_SERVICE_HOST");
-  const auto port = environment.find("KUBERNETES_SERVICE_PORT");
-  if (host == environment.end() || host->second.empty()) {
-    if (action != DaemonAction::kRun) return absl::OkStatus();  // checked on somebody's desk
-    return absl::InvalidArgumentError(
-        "discovery_backend is kubernetes, but kubernetes_api_server is empty and the process runs "
-        "in no cluster (KUBERNETES_SERVICE_HOST is not set)");
-  }
-  const bool v6 = host->second.find(':') != std::string::npos;
-  config->api_server = fmt::format("https://{}{}{}:{}", v6 ? "[" : "", host->second, v6 ? "]" : "",
-                                   port == environment.end() ? "443" : port->second);
-  return absl::OkStatus();
-}
-
-// The shadow policy is what is in force with its changes.
-absl::Status ResolveShadow(DaemonConfig* config) {
-  KVR_ASSIGN_OR_RETURN(const PolicyChange change,
-                       ParsePolicyChange(std::string_view(config->shadow_policy)));
-  if (config->shadow_policy.empty()) return absl::OkStatus();
-  const SchedulerConfig& scheduler = config->router.scheduler;
-  config->router.shadow =
-      ApplyPolicyChange(change, scheduler.weights, scheduler.router_temperature);
-  return absl::OkStatus();
-}
-
-absl::Status CheckDispatch(const DaemonConfig& config) {
-  KVR_RETURN_IF_ERROR(Validate(config.dispatch));
-  const std::chrono::duration<double> sign = config.dispatch.dispatch.keep_alive_period;
-  const std::chrono::duration<double> expiry = config.router.scheduler.active_request_expiry;
-  if (config.dispatch.NeedsDispatcher() && sign >= expiry) {
-    return absl::InvalidArgumentError(
-        fmt::format("dispatch_keep_alive_secs ({}) must be below "
-                    "router_active_request_expiry_secs ({})",
-                    sign.count(), expiry.count()));
-  }
-  return absl::OkStatus();
-}
-
-// What concerns more than one setting, and whether the workers of the files can live together.
-absl::Status CheckTogether(const DaemonConfig& config) {
-  KVR_RETURN_IF_ERROR(Validate(config.router));
-  KVR_RETURN_IF_ERROR(Validate(config.peers));
-  KVR_RETURN_IF_ERROR(CheckDispatch(config));
-  KVR_RETURN_IF_ERROR(Validate(config.event_plane, config.metrics.dynamo_namespace));
-  if (config.zmq.reconnect_min > config.zmq.reconnect_max) {
-    return absl::InvalidArgumentError(
-        fmt::format("zmq_reconnect_min_ms ({}) is over zmq_reconnect_max_ms ({})",
-                    config.zmq.reconnect_min.count(), config.zmq.reconnect_max.count()));
-  }
-  Router router(config.router, nullptr);
-  WorkerRegistry registry(&router);
-  if (config.event_plane.transport != "none") registry.AllowReplayAlone();
-  const bool may_be_learned = config.introspection.enabled;
-  KVR_RETURN_IF_ERROR(CheckWorkers(config.workers, "config file", may_be_learned, &registry));
-  if (config.workers_file.path.empty()) return absl::OkStatus();
-  KVR_ASSIGN_OR_RETURN(const std::vector<WorkerSpec> workers,
-                       ReadWorkersFile(config.workers_file.path));
-  return CheckWorkers(workers, "workers file", may_be_learned, &registry);
-}
-
 // A secret is only said to be there.
 std::string ShownValue(const EffectiveSetting& setting) {
   const Option* const option = FindOptionByKey(setting.key);
@@ -422,13 +214,13 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
                                           const std::map<std::string, std::string>& environment) {
   LoadedOptions out;
   Resolver resolver(&out);
-  KVR_ASSIGN_OR_RETURN(Flags flags, ParseFlags(arguments));
-  out.action = flags.action;
+  KVR_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  out.action = line.action;
   if (out.action >= DaemonAction::kPrintOptionsMarkdown) return out;  // needs no settings
 
   std::string path;
   if (const auto it = environment.find(kConfigVariable); it != environment.end()) path = it->second;
-  if (flags.config_path) path = *flags.config_path;
+  if (line.config_path) path = *line.config_path;
   if (!path.empty()) {
     out.config_path = path;
     out.config_signature = SignatureOf(path);
@@ -439,7 +231,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
     out.workers_source = fmt::format("file {}", path);
   }
   KVR_RETURN_IF_ERROR(resolver.Apply(FromEnvironment(environment)));
-  KVR_RETURN_IF_ERROR(resolver.Apply(flags.assignments));
+  KVR_RETURN_IF_ERROR(resolver.Apply(line.assignments));
   KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> conditional,
                        FromConditionalDisagg(out.config.conditional_disagg_json, out.settings));
   KVR_RETURN_IF_ERROR(resolver.Apply(conditional));

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "daemon/worker_yaml.h"
+
 namespace kvrouter {
 namespace {
 
