@@ -37,12 +37,23 @@ def timed(call, prompt):
     return time.monotonic() - start
 
 
+def assumed(options):
+    if options.prices:
+        tokens_per_s, transfer_us = options.prices
+        compute_us = options.block_size * 1_000_000 / tokens_per_s
+        if transfer_us >= compute_us:
+            return f'never (a block is computed in {compute_us:.0f} us, and {transfer_us} us under way)'
+    return f'{options.assumed} tokens (kv_migration_min_tokens)'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('addresses', help="file that kvrouter-sim engine wrote, of two engines with --kv-role both")
     parser.add_argument('--speedup', type=float, default=1, help='of the engines; times are shown in their seconds')
     parser.add_argument('--block-size', type=int, default=256)
     parser.add_argument('--assumed', type=int, required=True, help='the floor the router is configured with, in tokens')
+    parser.add_argument('--prices', type=int, nargs=2, metavar=('TOKENS_PER_S', 'US_PER_BLOCK'),
+                        help='what the router is told of engines and transfers')
     options = parser.parse_args()
     with open(options.addresses, encoding='utf-8') as file:
         source, target = [engine['http'] for engine in json.load(file)['engines']][:2]
@@ -70,7 +81,7 @@ def main():
             measured = None
         print(f'{tokens:>14} {recompute:>12.3f} {moved:>12.3f}')
     found = f'{measured} tokens' if measured else 'none of these lengths'
-    print(f'break-even of migration: assumed {options.assumed} tokens (kv_migration_min_tokens), measured from {found}')
+    print(f'break-even of migration: assumed {assumed(options)}, measured from {found}')
 
 
 if __name__ == '__main__':

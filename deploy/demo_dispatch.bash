@@ -1,4 +1,4 @@
-# The parts of deploy/demo that show kvrouterd as the front of its fleet: --dispatch and --disagg. Sourced by it.
+# The parts of deploy/demo that show kvrouterd as the front of its fleet: --dispatch, --disagg and --migration. Sourced by it.
 
 start_door() { # [kvrouterd's options]: kvrouterd in front of the engines of $work/workers.yaml
   rm -f "$work/daemon.addresses"
@@ -100,4 +100,51 @@ disagg_demo() {
     --block-size $live_block_size
   stop_children
   echo "What it is worth where the cost alone decides, at several prices of a transfer, without this machine's noise: docs/performance.md#migration"
+}
+
+migration_run() { # NAME TRANSFER_US [kvrouterd's options]
+  local name=$1 transfer_us=$2
+  shift 2
+  say "migration: $name, a block is $transfer_us us under way${*:+ ($*)}"
+  start_exchanging_engines --engines 4 --block-size $live_block_size --speedup "$speedup" --prefill-rate $prefill_rate \
+    --inter-token-us 50000 --kv-transfer-us-per-block "$transfer_us"
+  start_door "$@"
+  run "$bin/kvrouter-sim" play "$work/conversations.jsonl" --block-size $live_block_size --speedup "$speedup" --model demo \
+    --max-requests "$max_requests" --router "$router_grpc" --router-http "$router_http" --door "http://$door" --label "$name" \
+    --json "$work/migration-$name.json"
+  stop_children
+}
+
+measured_break_even() { # TRANSFER_US
+  say "break-even between two idle engines, a block is $1 us under way"
+  # Hardly sped up: the milliseconds of this machine are multiplied, too.
+  start_exchanging_engines --engines 2 --block-size $live_block_size --speedup 4 --prefill-rate $prefill_rate \
+    --kv-transfer-us-per-block "$1"
+  run /usr/bin/python3 deploy/break_even.py "$work/engines.addresses" --speedup 4 --assumed $migration_floor_tokens \
+    --prices $prefill_rate "$1" --block-size $live_block_size
+  stop_children
+}
+
+# Four engines that compute and decode, and conversations that come back when their engine has more to decode than others.
+migration_demo() {
+  local prefill_rate=8000 migration_floor_tokens=2048 cheap_us=1000 dear_us=40000 name
+  local migrate="--kv-migration migrate --kv-migration-min-tokens $migration_floor_tokens"
+  local priced="$migrate --kv-migration-prefill-tokens-per-s $prefill_rate --kv-migration-transfer-us-per-block"
+  /usr/bin/python3 deploy/long_conversations.py "$work/conversations.jsonl" --block-size $live_block_size
+  say "migration: 48 conversations of 3 turns about documents of 10,000 to 20,000 tokens, over 4 engines of $prefill_rate prompt
+   tokens a second; a block of $live_block_size tokens takes $((live_block_size * 1000000 / prefill_rate)) us to compute.
+   What each run did with its requests, and why, is below its row."
+  migration_run recompute $cheap_us
+  migration_run cheap $cheap_us $priced $cheap_us
+  migration_run dear $dear_us $priced $dear_us
+  migration_run dear_unpriced $dear_us $migrate
+  say "migration: one table"
+  "$bin/kvrouter-sim" table "$work"/migration-{recompute,cheap,dear,dear_unpriced}.json ${json:+--json "$json"}
+  for name in recompute cheap dear dear_unpriced; do
+    printf '%s: %.0f of %.0f requests were to be migrated; engines computed %.3f of every prompt token\n' $name \
+      "$(figure migration-$name $name planned_migrations)" "$(figure migration-$name $name requests)" \
+      "$(figure migration-$name $name computed_per_prompt_token)"
+  done
+  measured_break_even $cheap_us
+  measured_break_even $dear_us
 }

@@ -70,6 +70,14 @@ double ComputedShare(const CounterSums& before, const CounterSums& after,
   return Ratio(computed, static_cast<double>(outcome.isl_tokens)).value_or(0);
 }
 
+// Through a door only; otherwise plans are not known here.
+size_t PlannedMigrations(const PlayOutcome& outcome) {
+  size_t requests = 0;
+  for (const auto& [plan, count] : outcome.plans)
+    if (plan.starts_with("migrate")) requests += count;
+  return requests;
+}
+
 }  // namespace
 
 absl::StatusOr<CounterSums> ReadCounters(const std::string& router_text,
@@ -130,6 +138,7 @@ PolicyRow MakeRow(const CounterSums& before, const CounterSums& after, const Pla
                  {"failed", static_cast<double>(outcome.failed)},
                  {"speedup", speedup},
                  {"computed_per_prompt_token", ComputedShare(before, after, outcome)},
+                 {"planned_migrations", static_cast<double>(PlannedMigrations(outcome))},
                  {"wall_s", outcome.wall_s},
                  {"late_p50_model_s", Scaled(NearestRank(late, 0.5), speedup).value_or(0)},
                  {"late_p99_model_s", Scaled(NearestRank(late, 0.99), speedup).value_or(0)},

@@ -66,6 +66,9 @@ TEST(PlayFiguresTest, ARowIsWhatHappenedBetweenTwoScrapes) {
   outcome.ttft_s = {0.1, 0.3, 0.2};
   outcome.late_s = {0.001, 0.002};
   outcome.failed = 1;
+  outcome.plans = {{"local: no_gain", 5},
+                   {"migrate: planned migrate", 2},
+                   {"migrate: default, planned migrate", 1}};
 
   const PolicyRow row = MakeRow(before, after, outcome, 10);
   EXPECT_DOUBLE_EQ(row.router_token_weighted.value(), 0.6);
@@ -78,6 +81,7 @@ TEST(PlayFiguresTest, ARowIsWhatHappenedBetweenTwoScrapes) {
   EXPECT_DOUBLE_EQ(row.ttft_p99_s.value(), 3);
   EXPECT_DOUBLE_EQ(row.details.at("late_p50_model_s"), 0.01);
   EXPECT_DOUBLE_EQ(row.details.at("failed"), 1);
+  EXPECT_DOUBLE_EQ(row.details.at("planned_migrations"), 3);
 }
 
 TEST(PlayFiguresTest, WithoutTrafficRatiosAreAbsent) {
