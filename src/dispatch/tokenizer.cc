@@ -62,7 +62,8 @@ std::optional<TokenizeOutcome> Tokenizer::Admit(const std::shared_ptr<Flight>& f
   const KnownPartition& partition = *flight->text.partition;
   if (partition.engines.empty()) return TokenizeOutcome::kNoWorker;
   Health& health = HealthOf(partition);
-  if (flight->started < health.open_until) return TokenizeOutcome::kBreakerOpen;
+  if (health.breaker.IsOpen(flight->started, flight->text.ask.size()))
+    return TokenizeOutcome::kBreakerOpen;
   if (flights_.size() >= config_.max_in_flight) return TokenizeOutcome::kOverLimit;
   flight->engine = health.next_engine++ % partition.engines.size();
   flight->engines_tried = 1;
@@ -112,25 +113,28 @@ bool Tokenizer::GoesOn(Flight* flight, const TokenizeReading& reading,
 
 void Tokenizer::Note(const Flight& flight, const TokenizeReading& reading) {
   Health& health = HealthOf(*flight.text.partition);
+  const TokenizeBreaker::Limits limits{.failures = config_.breaker_failures,
+                                       .open = config_.breaker_open};
+  const MonotonicTime now = parts_.clock->Now();
   switch (reading.outcome) {
     case TokenizeOutcome::kEngine:
-      health.failures = 0;
+      health.breaker.OnSuccess(flight.text.ask.size());
       if (flight.text.chat_body) health.chat_path = flight.path;
       return;
     case TokenizeOutcome::kRefused:
       // Says something of this text, unless the endpoint is not there at all; engines that do not
       // have an adapter say the same of it as of an endpoint, and tokenize for the others.
       if (!reading.not_offered || flight.text.of_adapter) return;
-      health.failures = config_.breaker_failures;
       health.chat_path = TokenizePath::kTokenize;
-      break;
+      health.breaker.OnNotOffered(limits, now);
+      return;
+    case TokenizeOutcome::kTimedOut:
+      health.breaker.OnTimeOut(flight.text.ask.size(), limits, now);
+      return;
     default:
-      ++health.failures;
-      break;
+      health.breaker.OnError(limits, now);
+      return;
   }
-  if (health.failures < config_.breaker_failures) return;
-  health.failures = 0;
-  health.open_until = parts_.clock->Now() + config_.breaker_open;
 }
 
 void Tokenizer::OnAnswer(const std::shared_ptr<Flight>& flight, CollectedAnswer answer) {
@@ -188,7 +192,7 @@ uint64_t Tokenizer::OpenBreakers() const {
   const MonotonicTime now = parts_.clock->Now();
   MutexLock lock(mu_);
   uint64_t open = 0;
-  for (const auto& [name, health] : health_) open += now < health.open_until ? 1 : 0;
+  for (const auto& [name, health] : health_) open += health.breaker.IsOpenForSome(now) ? 1 : 0;
   return open;
 }
 

@@ -16,13 +16,14 @@
 #include "dispatch/engine_link.h"
 #include "dispatch/model_directory.h"
 #include "dispatch/token_cache.h"
+#include "dispatch/tokenize_breaker.h"
 #include "dispatch/tokenize_call.h"
 
 namespace kvrouter {
 
 // Token ids of texts, from the engines of the model: they have its tokenizer, and the template of
 // its chats. One call for all who want the same text at one time; what came of it is kept. A model
-// whose engines fail again and again is not asked for a while (breaker).
+// whose engines fail again and again is not asked for a while (tokenize_breaker.h).
 //
 // Whoever gets no ids is routed by load alone: no request fails for this, and none waits longer than
 // the time-out, on two engines at most.
@@ -72,8 +73,7 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   };
   // Of one model and group.
   struct Health {
-    uint32_t failures = 0;
-    MonotonicTime open_until{};
+    TokenizeBreaker breaker;
     size_t next_engine = 0;
     TokenizePath chat_path = TokenizePath::kTokenize;
   };

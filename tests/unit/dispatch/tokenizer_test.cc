@@ -133,6 +133,26 @@ TEST(TokenizerTest, ASilentEngineCostsTheTimeOutOnce) {
   f.fleet->ExpectNothingLeft();
 }
 
+TEST(TokenizerTest, HugeTextsThatTimeOutLeaveTheOthersTheirTokens) {
+  Fixture f({.timeout = milliseconds(300), .breaker_failures = 3});
+  f.Fail(Fault::kStallBeforeHead);
+  const auto huge = [](int i) {
+    return fmt::format(R"({{"model":"m","prompt":"{} {}"}})", i, std::string(2'000'000, 'x'));
+  };
+  for (int i = 0; i < 3; ++i) f.fleet->Send(huge(i));
+  f.fleet->link.Run(milliseconds(400));
+  EXPECT_EQ(f.Count(TokenizeOutcome::kTimedOut), 3);
+  EXPECT_EQ(f.fleet->dispatcher.Counters().breakers_open, 1u);
+  f.Fail(Fault::kNone);
+  f.fleet->Send(huge(4));
+  f.fleet->Send(Text(0));
+  f.fleet->link.Run(milliseconds(400));
+  EXPECT_EQ(f.Count(TokenizeOutcome::kBreakerOpen), 1);
+  EXPECT_EQ(f.Count(TokenizeOutcome::kEngine), 1);
+  f.fleet->link.Run(seconds(30));
+  f.fleet->ExpectNothingLeft();
+}
+
 TEST(TokenizerTest, WhatIsOnItsWayIsBounded) {
   Fixture f({.max_in_flight = 2});
   for (int i = 0; i < 5; ++i) f.fleet->Send(Text(i));

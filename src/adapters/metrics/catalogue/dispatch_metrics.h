@@ -113,7 +113,7 @@ inline constexpr auto kTokenizeMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kTokenizeBreakersOpen, .name = "kvrouter_tokenize_breakers_open",
  .type = kGauge, .unit = "models", .weighting = kLevel, .origin = kOurs,
  .meaning = "Models whose engines are not asked to tokenise, since they failed several times in a "
-            "row: their texts are routed by load alone.",
+            "row: their texts, or those as long as the ones that timed out, are routed by load alone.",
  .moves = "When a breaker opens or closes."},
 {.metric = Metric::kTokenizeCacheEntries, .name = "kvrouter_tokenize_cache_entries",
  .type = kGauge, .unit = "texts", .weighting = kLevel, .origin = kOurs,
