@@ -231,7 +231,9 @@ absl::Status Daemon::RegisterWorkers() {
 }
 
 absl::Status Daemon::Reconfigure(const DaemonConfig& config) {
+  KVR_RETURN_IF_ERROR(dispatch_.CheckChange(config.dispatch));
   KVR_RETURN_IF_ERROR(router_.Reconfigure(config.router).status());
+  dispatch_.Change(config.dispatch);
   service_.PumpWaiting();  // who waits may be able to go
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   return absl::OkStatus();

@@ -128,6 +128,14 @@ RouteTextFunction DispatchDoor::RouteText() {
       };
 }
 
+absl::Status DispatchDoor::CheckChange(const DispatchDoorConfig& config) const {
+  return dispatcher_ ? dispatcher_->CheckChange(config.dispatch) : absl::OkStatus();
+}
+
+void DispatchDoor::Change(const DispatchDoorConfig& config) {
+  if (dispatcher_) dispatcher_->Change(config.dispatch);
+}
+
 DispatchState DispatchDoor::State() const {
   DispatchState state;
   if (dispatcher_ == nullptr) {

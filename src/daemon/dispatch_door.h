@@ -68,6 +68,11 @@ class DispatchDoor final : public WorkerListener {
   // Null: text is not routed.
   RouteTextFunction RouteText();
 
+  // Of what the dispatcher can change while it runs; the rest stays as it was built.
+  absl::Status CheckChange(const DispatchDoorConfig& config) const;
+  // REQUIRES: CheckChange(config).ok().
+  void Change(const DispatchDoorConfig& config);
+
   DispatchState State() const;
   HttpServerCounters HttpCounters() const;
 

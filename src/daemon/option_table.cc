@@ -8,10 +8,11 @@
 namespace kvrouter {
 namespace {
 
-// What a request reads anew each time, queue and ejection (core/router_settings.h takes over the
-// same), and the log's level. Everything else is in parts that were built from it.
+// What a request reads anew each time, queue and ejection (core/router_settings.h and
+// dispatch/dispatch_settings.h take over the same), and the log's level. Everything else is in parts
+// that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 43> kNames = {
+  static constexpr std::array<std::string_view, 61> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -54,7 +55,25 @@ bool IsReloadable(std::string_view name) {
       "kv-migration-min-gain-tokens",
       "kv-migration-prefill-tokens-per-s",
       "kv-migration-transfer-us-per-block",
-      "kv-source-timeout-ms"};
+      "kv-source-timeout-ms",
+      "dispatch-routing-group",
+      "dispatch-total-timeout-secs",
+      "dispatch-head-timeout-secs",
+      "dispatch-silence-timeout-secs",
+      "dispatch-prefill-timeout-secs",
+      "dispatch-max-retries",
+      "dispatch-handshake-lease-secs",
+      "dispatch-keep-alive-secs",
+      "dispatch-max-held-reply-bytes",
+      "dispatch-two-leg-chat",
+      "dispatch-explain-headers",
+      "dispatch-ask-usage",
+      "tokenize",
+      "tokenize-timeout-secs",
+      "tokenize-max-cached-text-bytes",
+      "tokenize-max-in-flight",
+      "tokenize-breaker-failures",
+      "tokenize-breaker-open-secs"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "dispatch/dispatch_config.h"
 #include "dispatch/dispatch_observer.h"
+#include "dispatch/dispatch_settings.h"
 #include "dispatch/engine_link.h"
 #include "dispatch/live_calls.h"
 #include "dispatch/model_directory.h"
@@ -18,9 +18,11 @@ namespace kvrouter {
 // What all requests of a dispatcher share. Immutable but for what locks itself.
 struct DispatchContext {
   DispatchContext(const DispatchConfig& c, const WorkerRegistry* workers)
-      : config(c), directory(workers), live(c.max_live_requests) {}
+      : settings(std::make_shared<DispatchSettings>(c)),
+        directory(workers),
+        live(c.max_live_requests) {}
 
-  const DispatchConfig config;
+  const std::shared_ptr<DispatchSettings> settings;
   RoutingService* routing = nullptr;
   EngineLink* link = nullptr;
   const Clock* clock = nullptr;

@@ -73,8 +73,8 @@ class DispatchedRequest::LegReply final : public EngineReply {
 };
 
 std::chrono::nanoseconds DispatchedRequest::TimeLeft() const {
-  if (context_->config.total_timeout.count() == 0) return kForever;
-  return std::max(arrived_at_ + context_->config.total_timeout - context_->clock->Now(),
+  if (config_->total_timeout.count() == 0) return kForever;
+  return std::max(arrived_at_ + config_->total_timeout - context_->clock->Now(),
                   std::chrono::nanoseconds(1));
 }
 
@@ -91,7 +91,7 @@ void DispatchedRequest::SendLeg(EngineLeg leg, const LegMessage& message) {
     call.headers.emplace_back("x-data-parallel-rank", fmt::format("{}", leg.where.target.dp_rank));
   call.body = message.body;
   call.head_timeout = std::min(message.head_timeout, TimeLeft());
-  call.idle_timeout = context_->config.idle_timeout;
+  call.idle_timeout = config_->idle_timeout;
   leg_ = std::move(leg);
   paused_ = false;
   leg_->exchange = context_->link->Send(
@@ -107,7 +107,7 @@ void DispatchedRequest::SendProducer(const Leg& planned) {
     GoOnWithoutProducer(planned.kind);
     return;
   }
-  const auto timeout = planned.timeout.value_or(context_->config.prefill_timeout);
+  const auto timeout = planned.timeout.value_or(config_->prefill_timeout);
   leg.cancel_timer = context_->link->After(
       timeout, WeakEvent(this, [number = leg_number_ + 1](DispatchedRequest& self) {
         if (self.IsOut(number)) self.OnLegEnd(EngineEnd::kHeadTimeout, "over the leg's time");
@@ -145,7 +145,7 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
     return;
   }
   if (request_->AsksUsage()) answer_.WithholdUsage();
-  const auto head_timeout = request_->openai().stream ? context_->config.head_timeout : TimeLeft();
+  const auto head_timeout = request_->openai().stream ? config_->head_timeout : TimeLeft();
   SendLeg(std::move(leg),
           {.body = std::move(body),
            // An engine may still be busy ending what it was sent under the id before.
@@ -154,7 +154,7 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
 }
 
 bool DispatchedRequest::IsUsable(const HeldHandshake& handshake, const LegTarget& consumer) {
-  if (context_->clock->Now() - handshake.since > context_->config.handshake_lease) {
+  if (context_->clock->Now() - handshake.since > config_->handshake_lease) {
     Fallback(DispatchFallback::kLeaseOver);
     return false;
   }
@@ -183,7 +183,7 @@ void DispatchedRequest::OnHead(EngineReplyHead head) {
 
 void DispatchedRequest::OnBody(std::string_view piece) {
   if (IsProducer(leg_->kind)) {
-    const size_t room = context_->config.max_held_reply_bytes - leg_->body.size();
+    const size_t room = config_->max_held_reply_bytes - leg_->body.size();
     if (piece.size() > room && !std::exchange(leg_->too_long, true))
       context_->observer->OnOutgrown(OutgrownHold::kProducer);
     leg_->body += piece.substr(0, room);
@@ -410,7 +410,7 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
   answer_.Reset();
   DropHandshake();
   // Without the blocks of another it is a new request; that may be tried whatever was tried before.
-  if (!with_handshake && retries_ >= context_->config.max_retries) {
+  if (!with_handshake && retries_ >= config_->max_retries) {
     GiveUp();
     return;
   }

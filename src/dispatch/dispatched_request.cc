@@ -26,6 +26,7 @@ DispatchedRequest::DispatchedRequest(std::shared_ptr<DispatchContext> context,
                                      DispatchRequest request, OpenAiEndpoint endpoint,
                                      std::shared_ptr<ClientReply> client)
     : context_(std::move(context)),
+      config_(context_->settings->Current()),
       endpoint_(endpoint),
       path_(request.path),
       target_(request.query.empty() ? request.path
@@ -33,7 +34,7 @@ DispatchedRequest::DispatchedRequest(std::shared_ptr<DispatchContext> context,
       arrived_at_(context_->clock->Now()),
       received_(std::move(request)),
       client_(client),
-      answer_(std::move(client), context_->config.max_held_reply_bytes, context_->observer) {}
+      answer_(std::move(client), config_->max_held_reply_bytes, context_->observer) {}
 
 void DispatchedRequest::Start(uint64_t number) {
   number_ = number;
@@ -46,16 +47,16 @@ void DispatchedRequest::Abort() {
 
 void DispatchedRequest::Begin() {
   const auto weak = weak_from_this();
-  if (context_->config.total_timeout.count() > 0) {
+  if (config_->total_timeout.count() > 0) {
     cancel_deadline_ =
-        context_->link->After(context_->config.total_timeout,
+        context_->link->After(config_->total_timeout,
                               WeakEvent(this, [](DispatchedRequest& self) { self.OnDeadline(); }));
   }
   client_->OnGone(WeakEvent(this, [](DispatchedRequest& self) { self.OnGone(); }));
   client_->OnDrained(WeakEvent(this, [](DispatchedRequest& self) { self.OnDrained(); }));
   client_ = nullptr;
-  auto prepared =
-      PreparedRequest::Of(*context_, endpoint_, received_.headers, std::move(received_.body));
+  auto prepared = PreparedRequest::Of({context_->directory, *config_}, endpoint_, received_.headers,
+                                      std::move(received_.body));
   if (!prepared.ok()) {
     RefuseClient(prepared.status());
     return;
@@ -84,7 +85,7 @@ void DispatchedRequest::OnIds(TokenIds ids) {
     Fallback(DispatchFallback::kNotTokenized);
   }
   const bool planned =
-      request_->MayHaveTwoLegs() && (!request_->is_chat() || context_->config.two_leg_chat);
+      request_->MayHaveTwoLegs() && (!request_->is_chat() || config_->two_leg_chat);
   Route(planned ? Ask::kPlanned : Ask::kPlain);
 }
 
@@ -92,8 +93,7 @@ RouteRequest DispatchedRequest::RouteFor(Ask ask) const {
   RouteRequest route = request_->ToRoute();
   route.request_id = id_;
   route.excluded = excluded_;
-  if (context_->config.total_timeout.count() > 0)
-    route.deadline = arrived_at_ + context_->config.total_timeout;
+  if (config_->total_timeout.count() > 0) route.deadline = arrived_at_ + config_->total_timeout;
   if (ask == Ask::kDecode || ask == Ask::kDecodePlain) route.phase = RequestPhase::kDecode;
   // Of a chat any two workers may become its pair, so all have to render alike.
   const bool alone = ask == Ask::kPlanned && request_->is_chat() &&
@@ -178,7 +178,7 @@ void DispatchedRequest::FollowPlan() {
   const RouteDecision& decision = *decision_;
   const LegTarget target{
       .target = decision.target, .incarnation = decision.incarnation, .address = decision.address};
-  if (request_->headers().explain && context_->config.explain_headers) {
+  if (request_->headers().explain && config_->explain_headers) {
     if (ask_ == Ask::kPlanned || explanation_.empty()) explanation_ = ExplanationOf(decision);
     std::optional<Target> prefill_worker;
     if (ask_ == Ask::kDecode && handshake_) prefill_worker = handshake_->producer.target;
@@ -228,12 +228,12 @@ void DispatchedRequest::OnDeadline() {
   cancel_deadline_ = nullptr;
   StopLeg();
   FreeBooking();
-  answer_.Fail(504,
-               fmt::format("the request was not answered within {} ms",
-                           std::chrono::duration_cast<std::chrono::milliseconds>(
-                               context_->config.total_timeout)
-                               .count()),
-               "timeout");
+  answer_.Fail(
+      504,
+      fmt::format(
+          "the request was not answered within {} ms",
+          std::chrono::duration_cast<std::chrono::milliseconds>(config_->total_timeout).count()),
+      "timeout");
   End({.outcome = DispatchOutcome::kDeadline, .status = 504});
 }
 
@@ -250,7 +250,7 @@ void DispatchedRequest::OnDrained() {
 }
 
 void DispatchedRequest::ArmKeepAlive() {
-  cancel_keep_alive_ = context_->link->After(context_->config.keep_alive_period,
+  cancel_keep_alive_ = context_->link->After(config_->keep_alive_period,
                                              WeakEvent(this, [](DispatchedRequest& self) {
                                                if (self.place_ == Place::kBooked)
                                                  self.context_->routing->KeepAlive(self.id_);

@@ -124,6 +124,7 @@ class DispatchedRequest final : public LiveCall,
   std::chrono::nanoseconds TimeLeft() const;
 
   const std::shared_ptr<DispatchContext> context_;
+  const std::shared_ptr<const DispatchConfig> config_;  // when it came
   const OpenAiEndpoint endpoint_;
   const std::string path_;
   const std::string target_;  // with the query

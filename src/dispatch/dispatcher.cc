@@ -56,16 +56,14 @@ class Dispatcher::Impl {
     context_->link = parts.link;
     context_->clock = parts.clock;
     context_->observer = OrNull(parts.observer);
-    context_->tokenizer = std::make_shared<Tokenizer>(
-        config.tokenize, Tokenizer::Parts{.link = parts.link,
-                                          .clock = parts.clock,
-                                          .observer = context_->observer,
-                                          .max_tokens = kMaxTokensOfAnswer});
-    context_->probe = std::make_shared<RenderProbe>(
-        RenderProbe::Parts{.link = parts.link,
-                           .clock = parts.clock,
-                           .timeout = config.tokenize.timeout,
-                           .retry_after = config.tokenize.breaker_open});
+    context_->tokenizer =
+        std::make_shared<Tokenizer>(Tokenizer::Parts{.settings = context_->settings,
+                                                     .link = parts.link,
+                                                     .clock = parts.clock,
+                                                     .observer = context_->observer,
+                                                     .max_tokens = kMaxTokensOfAnswer});
+    context_->probe = std::make_shared<RenderProbe>(RenderProbe::Parts{
+        .link = parts.link, .clock = parts.clock, .settings = context_->settings});
   }
 
   void Serve(DispatchRequest request, std::shared_ptr<ClientReply> reply) {
@@ -114,6 +112,8 @@ class Dispatcher::Impl {
       if (const auto left = weak.lock()) left->Leave();
     };
   }
+
+  DispatchSettings& settings() { return *context_->settings; }
 
   void Stop(std::chrono::nanoseconds grace) {
     context_->live.Stop(grace);
@@ -183,6 +183,11 @@ void Dispatcher::Serve(DispatchRequest request, std::shared_ptr<ClientReply> rep
 std::function<void()> Dispatcher::RouteText(RouteTextRequest request, RouteTextDone done) {
   return impl_->RouteText(std::move(request), std::move(done));
 }
+
+absl::Status Dispatcher::CheckChange(const DispatchConfig& config) const {
+  return impl_->settings().CheckChange(config);
+}
+void Dispatcher::Change(const DispatchConfig& config) { impl_->settings().Change(config); }
 
 void Dispatcher::Stop(std::chrono::nanoseconds grace) { impl_->Stop(grace); }
 

@@ -101,6 +101,11 @@ class Dispatcher {
   using RouteTextDone = std::function<void(absl::StatusOr<RouteTextAnswer>)>;
   std::function<void()> RouteText(RouteTextRequest request, RouteTextDone done);
 
+  // Settings for the requests that come from now on (dispatch_settings.h).
+  absl::Status CheckChange(const DispatchConfig& config) const;
+  // REQUIRES: CheckChange(config).ok().
+  void Change(const DispatchConfig& config);
+
   // Takes no more requests; waits until those that run have ended, but no longer than `grace`, and
   // ends the rest with an error. Blocks; not from a callback. Idempotent. The link must still work.
   void Stop(std::chrono::nanoseconds grace);

@@ -64,10 +64,11 @@ class PassThrough::Reply final : public EngineReply {
 PassThrough::PassThrough(std::shared_ptr<DispatchContext> context, DispatchRequest request,
                          std::shared_ptr<ClientReply> client)
     : context_(std::move(context)),
+      config_(context_->settings->Current()),
       arrived_at_(context_->clock->Now()),
       request_(std::move(request)),
       client_(client),
-      answer_(std::move(client), context_->config.max_held_reply_bytes, context_->observer) {}
+      answer_(std::move(client), config_->max_held_reply_bytes, context_->observer) {}
 
 void PassThrough::Start(uint64_t number, uint64_t turn) {
   number_ = number;
@@ -97,7 +98,7 @@ void PassThrough::Begin(uint64_t turn) {
   const auto served = context_->directory.Resolve(
       {.model = model_,
        .group = FindHeader(request_.headers, "x-kvrouter-routing-group"),
-       .preferred_group = context_->config.routing_group});
+       .preferred_group = config_->routing_group});
   if (!served.ok()) {
     const auto message = served.status().message();
     Fail(model_.empty() ? 400 : 404, {message.data(), message.size()}, "model_not_found",
@@ -111,12 +112,12 @@ void PassThrough::Begin(uint64_t turn) {
          "no_workers", DispatchOutcome::kRejected);
     return;
   }
-  if (context_->config.total_timeout.count() > 0) {
-    cancel_deadline_ = context_->link->After(
-        context_->config.total_timeout, WeakEvent(this, [](PassThrough& self) {
-          self.Fail(504, "the request was not answered in time", "timeout",
-                    DispatchOutcome::kDeadline);
-        }));
+  if (config_->total_timeout.count() > 0) {
+    cancel_deadline_ =
+        context_->link->After(config_->total_timeout, WeakEvent(this, [](PassThrough& self) {
+                                self.Fail(504, "the request was not answered in time", "timeout",
+                                          DispatchOutcome::kDeadline);
+                              }));
   }
   if (!request_.body.empty()) body_ = std::make_shared<const std::string>(std::move(request_.body));
   Send();
@@ -125,7 +126,7 @@ void PassThrough::Begin(uint64_t turn) {
 void PassThrough::Send() {
   ++attempt_;
   paused_ = false;
-  const auto total = context_->config.total_timeout;
+  const auto total = config_->total_timeout;
   EngineCall call;
   call.base_url = engines_[next_engine_++].address;
   call.method = request_.method;
@@ -136,7 +137,7 @@ void PassThrough::Send() {
   if (!id.empty()) call.headers.emplace_back("x-request-id", std::string(id));
   call.body = body_;
   call.head_timeout = total.count() > 0 ? total : std::chrono::nanoseconds(kForever);
-  call.idle_timeout = context_->config.idle_timeout;
+  call.idle_timeout = config_->idle_timeout;
   exchange_ =
       context_->link->Send(std::move(call), std::make_shared<Reply>(shared_from_this(), attempt_));
 }
@@ -156,8 +157,7 @@ void PassThrough::OnEnd(EngineEnd end, std::string_view detail) {
         status);
     return;
   }
-  if (!answer_.begun() && next_engine_ < engines_.size() &&
-      attempt_ <= context_->config.max_retries) {
+  if (!answer_.begun() && next_engine_ < engines_.size() && attempt_ <= config_->max_retries) {
     answer_.Reset();
     context_->observer->OnFallback(DispatchFallback::kRetriedElsewhere);
     Send();

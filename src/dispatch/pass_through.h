@@ -49,6 +49,7 @@ class PassThrough final : public LiveCall, public std::enable_shared_from_this<P
   void OnDrained();
 
   const std::shared_ptr<DispatchContext> context_;
+  const std::shared_ptr<const DispatchConfig> config_;  // when it came
   const MonotonicTime arrived_at_;
   uint64_t number_ = 0;
   SerialEvents events_;

@@ -16,8 +16,7 @@ std::shared_ptr<const std::string> Shared(std::string text) {
 
 }  // namespace
 
-absl::StatusOr<PreparedRequest> PreparedRequest::Of(const DispatchContext& context,
-                                                    OpenAiEndpoint endpoint,
+absl::StatusOr<PreparedRequest> PreparedRequest::Of(const Sources& sources, OpenAiEndpoint endpoint,
                                                     const HeaderList& headers, std::string body,
                                                     std::string_view routing_group) {
   PreparedRequest request;
@@ -25,9 +24,9 @@ absl::StatusOr<PreparedRequest> PreparedRequest::Of(const DispatchContext& conte
   KVR_ASSIGN_OR_RETURN(request.headers_, ReadRequestHeaders(headers, request.openai_.nvext));
   const std::string_view group =
       routing_group.empty() ? std::string_view(request.headers_.routing_group) : routing_group;
-  auto model = context.directory.Resolve({.model = request.openai_.model,
+  auto model = sources.directory.Resolve({.model = request.openai_.model,
                                           .group = group,
-                                          .preferred_group = context.config.routing_group});
+                                          .preferred_group = sources.config.routing_group});
   if (model.ok()) {
     request.model_ = *std::move(model);
   } else if (request.openai_.model.empty()) {
@@ -37,7 +36,7 @@ absl::StatusOr<PreparedRequest> PreparedRequest::Of(const DispatchContext& conte
     // All its workers may have left for a moment; the router knows.
     auto nobody = std::make_shared<KnownPartition>();
     nobody->model_name = request.openai_.model;
-    nobody->routing_group = group.empty() ? std::string_view(context.config.routing_group) : group;
+    nobody->routing_group = group.empty() ? std::string_view(sources.config.routing_group) : group;
     request.model_.partition = std::move(nobody);
   }
   request.engine_headers_ = EngineHeaders(headers);
@@ -48,7 +47,7 @@ absl::StatusOr<PreparedRequest> PreparedRequest::Of(const DispatchContext& conte
         std::make_shared<const std::vector<TokenId>>(*std::move(request.openai_.token_ids));
   // Of several prompts or choices the usage is a sum that compares to no prediction, and with the
   // whole prompt in the answer an event may be too long to be read.
-  request.ask_usage_ = context.config.ask_usage && request.openai_.stream &&
+  request.ask_usage_ = sources.config.ask_usage && request.openai_.stream &&
                        !request.openai_.has_stream_options &&
                        request.openai_.plain == PlainReason::kNone;
   request.body_ = Shared(std::move(body));

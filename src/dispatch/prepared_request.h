@@ -9,8 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "dispatch/body_edit.h"
-#include "dispatch/dispatch_context.h"
+#include "dispatch/dispatch_config.h"
 #include "dispatch/leg_bodies.h"
+#include "dispatch/model_directory.h"
 #include "dispatch/openai_request.h"
 #include "dispatch/request_headers.h"
 #include "dispatch/token_cache.h"
@@ -25,7 +26,11 @@ class PreparedRequest {
  public:
   // Errors: kInvalidRequest, kTooLarge; kUnknownPartition for a body without a model that could be
   // guessed. A model nobody serves now is the router's to judge.
-  static absl::StatusOr<PreparedRequest> Of(const DispatchContext& context, OpenAiEndpoint endpoint,
+  struct Sources {
+    const ModelDirectory& directory;
+    const DispatchConfig& config;
+  };
+  static absl::StatusOr<PreparedRequest> Of(const Sources& sources, OpenAiEndpoint endpoint,
                                             const HeaderList& headers, std::string body,
                                             std::string_view routing_group = {});
 

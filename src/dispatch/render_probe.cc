@@ -77,7 +77,7 @@ void RenderProbe::Ask(const std::string& model, const KnownEngine& engine, Token
   call.path = TokenizeUrl(path);
   call.headers = headers;
   call.body = std::make_shared<const std::string>(ProbeBody(model));
-  call.head_timeout = call.idle_timeout = parts_.timeout;
+  call.head_timeout = call.idle_timeout = parts_.settings->Current()->tokenize.timeout;
   parts_.link->Send(std::move(call),
                     std::make_shared<AnswerCollector>(
                         kMaxAnswerBytes, [self = weak_from_this(), model, engine, path,
@@ -101,8 +101,9 @@ void RenderProbe::OnAnswer(const std::string& model, const KnownEngine& engine, 
       known->second.asking = false;
       known->second.ids = std::move(reading.ids);
       known->second.ask_at =
-          parts_.clock->Now() +
-          (known->second.ids ? std::chrono::nanoseconds(kValidFor) : parts_.retry_after);
+          parts_.clock->Now() + (known->second.ids
+                                     ? std::chrono::nanoseconds(kValidFor)
+                                     : parts_.settings->Current()->tokenize.breaker_open);
       return;
     }
   }

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "dispatch/dispatch_settings.h"
 #include "dispatch/engine_link.h"
 #include "dispatch/model_directory.h"
 #include "dispatch/token_cache.h"
@@ -29,8 +30,7 @@ class RenderProbe : public std::enable_shared_from_this<RenderProbe> {
   struct Parts {
     EngineLink* link = nullptr;
     const Clock* clock = nullptr;
-    std::chrono::nanoseconds timeout{};
-    std::chrono::nanoseconds retry_after{};
+    std::shared_ptr<const DispatchSettings> settings;  // its time-outs are the tokenizer's
   };
   explicit RenderProbe(const Parts& parts) : parts_(parts) {}
 

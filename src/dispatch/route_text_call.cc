@@ -31,8 +31,9 @@ void RouteTextCall::Abort() {
 }
 
 void RouteTextCall::Begin() {
-  auto prepared = PreparedRequest::Of(*context_, endpoint_, asked_.headers, std::move(asked_.body),
-                                      asked_.routing_group);
+  auto prepared =
+      PreparedRequest::Of({context_->directory, *context_->settings->Current()}, endpoint_,
+                          asked_.headers, std::move(asked_.body), asked_.routing_group);
   if (!prepared.ok()) {
     context_->routing->CountRefusal(prepared.status());
     End(prepared.status());

@@ -26,7 +26,8 @@ Tokenizer::Health& Tokenizer::HealthOf(const KnownPartition& partition) {
 }
 
 void Tokenizer::Tokenize(Text text, Done done) {
-  if (!config_.enabled) {
+  auto config = parts_.settings->Current();
+  if (!config->tokenize.enabled) {
     parts_.observer->OnTokenize(TokenizeOutcome::kDisabled, {});
     done(nullptr);
     return;
@@ -39,6 +40,7 @@ void Tokenizer::Tokenize(Text text, Done done) {
     return;
   }
   flight->text = std::move(text);
+  flight->config = std::move(config);
   flight->started = parts_.clock->Now();
   flight->waiting.push_back(done);
   bool joined = false;
@@ -64,7 +66,7 @@ std::optional<TokenizeOutcome> Tokenizer::Admit(const std::shared_ptr<Flight>& f
   Health& health = HealthOf(partition);
   if (health.breaker.IsOpen(flight->started, flight->text.ask.size()))
     return TokenizeOutcome::kBreakerOpen;
-  if (flights_.size() >= config_.max_in_flight) return TokenizeOutcome::kOverLimit;
+  if (flights_.size() >= flight->config->tokenize.max_in_flight) return TokenizeOutcome::kOverLimit;
   flight->engine = health.next_engine++ % partition.engines.size();
   flight->engines_tried = 1;
   if (flight->text.chat_body) flight->path = health.chat_path;
@@ -73,7 +75,7 @@ std::optional<TokenizeOutcome> Tokenizer::Admit(const std::shared_ptr<Flight>& f
 }
 
 void Tokenizer::Send(const std::shared_ptr<Flight>& flight) {
-  const auto left = flight->started + config_.timeout - parts_.clock->Now();
+  const auto left = flight->started + flight->config->tokenize.timeout - parts_.clock->Now();
   EngineCall call;
   call.base_url = flight->text.partition->engines[flight->engine].address;
   call.path = TokenizeUrl(flight->path);
@@ -97,7 +99,7 @@ void Tokenizer::Send(const std::shared_ptr<Flight>& flight) {
 
 bool Tokenizer::GoesOn(Flight* flight, const TokenizeReading& reading,
                        const CollectedAnswer& answer) {
-  if (parts_.clock->Now() >= flight->started + config_.timeout) return false;
+  if (parts_.clock->Now() >= flight->started + flight->config->tokenize.timeout) return false;
   if (reading.not_offered && flight->text.chat_body && flight->path == TokenizePath::kTokenize) {
     flight->path = TokenizePath::kChatRender;
     return true;
@@ -113,8 +115,9 @@ bool Tokenizer::GoesOn(Flight* flight, const TokenizeReading& reading,
 
 void Tokenizer::Note(const Flight& flight, const TokenizeReading& reading) {
   Health& health = HealthOf(*flight.text.partition);
-  const TokenizeBreaker::Limits limits{.failures = config_.breaker_failures,
-                                       .open = config_.breaker_open};
+  const TokenizeConfig& config = flight.config->tokenize;
+  const TokenizeBreaker::Limits limits{.failures = config.breaker_failures,
+                                       .open = config.breaker_open};
   const MonotonicTime now = parts_.clock->Now();
   switch (reading.outcome) {
     case TokenizeOutcome::kEngine:
@@ -157,7 +160,7 @@ void Tokenizer::OnAnswer(const std::shared_ptr<Flight>& flight, CollectedAnswer 
     return;
   }
   const auto took = parts_.clock->Now() - flight->started;
-  if (reading.ids && flight->key.size() <= config_.max_cached_text_bytes)
+  if (reading.ids && flight->key.size() <= flight->config->tokenize.max_cached_text_bytes)
     cache_.Insert(flight->key, reading.ids);
   bool first = true;
   for (Done& done : waiting) {

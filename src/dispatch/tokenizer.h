@@ -11,8 +11,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "dispatch/dispatch_config.h"
 #include "dispatch/dispatch_observer.h"
+#include "dispatch/dispatch_settings.h"
 #include "dispatch/engine_link.h"
 #include "dispatch/model_directory.h"
 #include "dispatch/token_cache.h"
@@ -32,13 +32,14 @@ namespace kvrouter {
 class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
  public:
   struct Parts {
+    std::shared_ptr<const DispatchSettings> settings;
     EngineLink* link = nullptr;
     const Clock* clock = nullptr;
     DispatchObserver* observer = nullptr;  // not null
     uint64_t max_tokens = 0;
   };
-  Tokenizer(const TokenizeConfig& config, const Parts& parts)
-      : config_(config), parts_(parts), cache_(config.cache_bytes) {}
+  explicit Tokenizer(const Parts& parts)
+      : parts_(parts), cache_(parts.settings->Current()->tokenize.cache_bytes) {}
 
   struct Text {
     std::shared_ptr<const KnownPartition> partition;
@@ -64,6 +65,7 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   struct Flight {
     std::string key;
     Text text;
+    std::shared_ptr<const DispatchConfig> config;  // when it started
     MonotonicTime started{};
     std::vector<Done> waiting = {};
     TokenizePath path = TokenizePath::kTokenize;
@@ -90,7 +92,6 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   void Note(const Flight& flight, const TokenizeReading& reading)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const TokenizeConfig config_;
   const Parts parts_;
   TokenCache cache_;
   mutable Mutex mu_;

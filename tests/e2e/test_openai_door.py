@@ -167,6 +167,22 @@ def test_the_same_prompt_goes_where_it_is_cached_and_what_was_predicted_is_deliv
     assert status == 200 and f'OpenAI door on {daemon.openai_address}' in page and '2 ended' in page
 
 
+def test_ready_says_where_the_door_is_and_whether_it_can_dispatch(door, start):
+    daemon, _ = door()
+    assert json.loads(daemon.get('/ready')[1])['openai_door'] == {
+        'address': daemon.openai_address, 'tls': False, 'engines': 2, 'can_dispatch': True}
+    assert '(plain text), 2 engines to send to' in daemon.get('/')[1]
+    alone = start('--dispatch')
+    state = json.loads(alone.get('/ready')[1])['openai_door']
+    assert not state['can_dispatch'] and state['error'] == 'no worker is registered'
+    alone.register(1, address='tcp://127.0.0.1:1')
+    wait_for('ready', lambda: alone.get('/ready')[0] == 200)
+    state = json.loads(alone.get('/ready')[1])['openai_door']
+    assert state['engines'] == 0 and 'http:// or https://' in state['error']
+    assert 'cannot dispatch' in alone.get('/')[1]
+    assert 'openai_door' not in json.loads(start().get('/ready')[1])
+
+
 @pytest.mark.parametrize('streaming', [False, True])
 def test_client_that_leaves_is_gone_at_the_engine_and_in_the_loads(door, streaming):
     daemon, addresses = door(engine=('--engines', '2', '--speedup', '1'))
@@ -256,6 +272,37 @@ def test_a_stream_may_end_within_the_grace_and_new_requests_are_refused(door):
     assert daemon.process.wait(DEADLINE_S) == 0
     status, _, body = streams[0]
     assert status == 200 and events(body)[-1] == b'[DONE]'
+
+
+def test_time_outs_and_tokenising_reload_and_running_streams_keep_theirs(door, tmp_path):
+    daemon, _ = door('--config-poll-ms', '0', engine=('--engines', '1', '--service', 'batching', '--inter-token-us', '4000'))
+    [path] = tmp_path.glob('config-*.yaml')
+    config = path.read_text()
+    host, port = daemon.openai_address.rsplit(':', 1)
+
+    def reload(settings):
+        before = daemon.metrics().all('kvrouter_config_reloads_total')
+        path.write_text(config + settings)
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_for('the reload', lambda: daemon.metrics().all('kvrouter_config_reloads_total') != before)
+
+    body = json.dumps({'model': MODEL, 'prompt': list(range(8)), 'max_tokens': 100_000, 'stream': True}).encode()
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as running:
+        running.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+        iter_until(running, b'data: ')
+        reload('dispatch_total_timeout_secs: 0.3\ntokenize: false\ndispatch_explain_headers: false\n')
+        status, headers, answer = ask(daemon.openai_address, '/v1/completions', {'model': MODEL, 'prompt': 'some text', 'max_tokens': 100_000},
+                                      {'x-route-explain': '1'})
+        assert status == 504 and 'x-kvrouter-worker' not in headers, answer
+        assert daemon.metrics().one('kvrouter_tokenize_texts_total', outcome='disabled') == 1
+        reload('dispatch_max_live_requests: 3\n')
+        wait_for('the log', lambda: 'dispatch_max_live_requests' in daemon.log.read_text())
+        assert daemon.metrics().one('kvrouter_config_reloads_total', result='refused') == 1
+        received = b''
+        while received.count(b'data: ') < 20:
+            received += running.recv(4096)
+        assert b'"error"' not in received
+    wait_for('no load', lambda: no_load(daemon))
 
 
 def refused(address):

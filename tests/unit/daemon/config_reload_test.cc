@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/option_table.h"
+#include "dispatch/dispatch_settings.h"
 #include "kvrouter/router.h"
 
 namespace kvrouter {
@@ -124,8 +125,13 @@ TEST(PlanReloadTest, AnotherDefaultFamilyOrBucketOfOneModelIsNamed) {
   EXPECT_EQ(plan->front().to, "default_policy_family=chat any>=0 long>=10");
 }
 
-// What the table promises to take over, the router must be able to; what it does not, it must refuse.
-TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
+bool IsOfDispatch(const Option& option) {
+  return option.name.starts_with("dispatch") || option.name.starts_with("tokenize");
+}
+
+// What the table promises to take over, router and dispatcher must be able to; what it does not, they
+// must refuse, as far as it is theirs.
+TEST(PlanReloadTest, TableAndPartsAgreeOnWhatCanChange) {
   std::map<std::string, std::string> changed = {
       {"router_kv_overlap_score_credit", "0.5"},
       {"router_kv_overlap_score_credit_decay", "0.5"},
@@ -169,7 +175,25 @@ TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
       {"kv_migration_min_gain_tokens", "7"},
       {"kv_migration_prefill_tokens_per_s", "7"},
       {"kv_migration_transfer_us_per_block", "7"},
-      {"kv_source_timeout_ms", "7"}};
+      {"kv_source_timeout_ms", "7"},
+      {"dispatch_routing_group", "other"},
+      {"dispatch_total_timeout_secs", "7"},
+      {"dispatch_head_timeout_secs", "7"},
+      {"dispatch_silence_timeout_secs", "7"},
+      {"dispatch_prefill_timeout_secs", "7"},
+      {"dispatch_max_retries", "7"},
+      {"dispatch_handshake_lease_secs", "7"},
+      {"dispatch_keep_alive_secs", "7"},
+      {"dispatch_max_held_reply_bytes", "7"},
+      {"dispatch_two_leg_chat", "false"},
+      {"dispatch_explain_headers", "false"},
+      {"dispatch_ask_usage", "true"},
+      {"tokenize", "false"},
+      {"tokenize_timeout_secs", "7"},
+      {"tokenize_max_cached_text_bytes", "7"},
+      {"tokenize_max_in_flight", "7"},
+      {"tokenize_breaker_failures", "7"},
+      {"tokenize_breaker_open_secs", "7"}};
   for (const Option& option : OptionTable()) {
     const auto it = changed.find(option.Key());
     if (!option.reloadable) {
@@ -182,7 +206,27 @@ TEST(PlanReloadTest, TableAndRouterAgreeOnWhatCanChange) {
     Router router(With({}).config.router, nullptr);
     const auto generation = router.Reconfigure(next.config.router);
     ASSERT_TRUE(generation.ok()) << option.name << ": " << generation.status();
-    EXPECT_EQ(*generation, option.name == "log-level" ? 1u : 2u) << option.name;
+    EXPECT_EQ(*generation, option.name == "log-level" || IsOfDispatch(option) ? 1u : 2u)
+        << option.name;
+    const DispatchConfig before = With({}).config.dispatch.dispatch;
+    const DispatchConfig& after = next.config.dispatch.dispatch;
+    EXPECT_EQ(after != before, IsOfDispatch(option)) << option.name;
+    DispatchSettings settings(before);
+    EXPECT_TRUE(settings.CheckChange(after).ok()) << option.name;
+    settings.Change(after);
+    EXPECT_EQ(*settings.Current(), after) << option.name;
+  }
+}
+
+TEST(PlanReloadTest, WhatTheDispatcherWasBuiltWithIsRefused) {
+  for (const auto& [environment, value] : std::map<std::string, std::string>{
+           {"KVROUTER_DISPATCH_MAX_LIVE_REQUESTS", "7"}, {"KVROUTER_TOKENIZE_CACHE_BYTES", "7"}}) {
+    SCOPED_TRACE(environment);
+    const LoadedOptions next = With({{environment, value}});
+    EXPECT_FALSE(PlanReload(With({}), next).ok());
+    const DispatchSettings settings(With({}).config.dispatch.dispatch);
+    EXPECT_EQ(settings.CheckChange(next.config.dispatch.dispatch).code(),
+              absl::StatusCode::kFailedPrecondition);
   }
 }
 
