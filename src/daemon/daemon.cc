@@ -297,13 +297,18 @@ Readiness Daemon::CurrentReadiness() {
   // The workers first: when a worker is listed, its feed is known to the source, so that "recovery
   // done" speaks of it too.
   ReadinessRule::Inputs inputs{.starting = !running_.load(), .stopping = stopping_.load()};
-  for (const WorkerSpec& worker : workers_.List())
-    inputs.schedulable_workers += worker.draining ? 0 : 1;
+  const std::vector<WorkerSpec> workers = workers_.List();
+  for (const WorkerSpec& worker : workers) inputs.schedulable_workers += worker.draining ? 0 : 1;
   inputs.recovery_done = zmq_.InitialRecoveryDone() && published_.InitialRecoveryDone() &&
                          event_plane_.InitialRecoveryDone();
   const MonotonicTime now = SteadyClock().Now();
-  MutexLock lock(readiness_mu_);
-  return readiness_rule_.Evaluate(inputs, now);
+  Readiness readiness;
+  {
+    MutexLock lock(readiness_mu_);
+    readiness = readiness_rule_.Evaluate(inputs, now);
+  }
+  readiness.openai_door = dispatch_.Describe(workers, inputs.stopping);
+  return readiness;
 }
 
 void Daemon::PublishReadiness() {

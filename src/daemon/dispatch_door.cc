@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/engine_http/engine_url.h"
 #include "base/status_macros.h"
 
 namespace kvrouter {
@@ -118,6 +119,24 @@ void DispatchDoor::Stop() {
   dispatcher_->Stop(config_.shutdown_grace);
   if (closing.joinable()) closing.join();
   link_->Stop();
+}
+
+std::optional<OpenAiDoorState> DispatchDoor::Describe(std::span<const WorkerSpec> workers,
+                                                      bool stopping) const {
+  if (!door_) return std::nullopt;
+  OpenAiDoorState state{.address = door_->Address(), .tls = config_.http.tls.Enabled()};
+  for (const WorkerSpec& worker : workers)
+    state.engines += !worker.draining && ParseEngineUrl(worker.address).ok() ? 1 : 0;
+  if (stopping) {
+    state.problem = "it is stopping";
+  } else if (state.address.empty()) {
+    state.problem = "it does not listen yet";
+  } else if (state.engines == 0) {
+    state.problem = workers.empty() ? "no worker is registered"
+                                    : "no worker that takes requests has an http:// or https:// "
+                                      "address";
+  }
+  return state;
 }
 
 RouteTextFunction DispatchDoor::RouteText() {

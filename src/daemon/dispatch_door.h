@@ -4,11 +4,14 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "adapters/engine_http/http_engine_link.h"
 #include "adapters/http/http_server.h"
+#include "adapters/http/ops.h"
 #include "adapters/metrics/dispatch_figures.h"
 #include "adapters/openai/openai_door.h"
 #include "base/clock.h"
@@ -65,6 +68,8 @@ class DispatchDoor final : public WorkerListener {
 
   // Empty: there is no door.
   std::string Address() const { return door_ ? door_->Address() : ""; }
+  // Of these workers, the registered ones; nothing: there is no door.
+  std::optional<OpenAiDoorState> Describe(std::span<const WorkerSpec> workers, bool stopping) const;
   // Null: text is not routed.
   RouteTextFunction RouteText();
 

@@ -292,13 +292,20 @@ std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks,
   return Text(json);
 }
 
-std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_workers,
-                      std::span<const SelectionWorker> workers) {
+std::string ReadyJson(const Readiness& readiness, std::span<const SelectionWorker> workers) {
   Json list = Json::array();
   for (const SelectionWorker& worker : workers) list.push_back(Worker(worker));
-  Json json = {
-      {"ready", ready}, {"schedulable_workers", schedulable_workers}, {"workers", std::move(list)}};
-  if (!ready) json["error"] = reason;
+  Json json = {{"ready", readiness.ready},
+               {"schedulable_workers", readiness.schedulable_workers},
+               {"workers", std::move(list)}};
+  if (!readiness.ready) json["error"] = readiness.reason;
+  if (const auto& door = readiness.openai_door) {
+    json["openai_door"] = {{"address", door->address},
+                           {"tls", door->tls},
+                           {"engines", door->engines},
+                           {"can_dispatch", door->problem.empty()}};
+    if (!door->problem.empty()) json["openai_door"]["error"] = door->problem;
+  }
   return Text(json);
 }
 

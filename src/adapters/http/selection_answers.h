@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/http/http_server.h"
+#include "adapters/http/ops.h"
 #include "kvrouter/events.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
@@ -57,8 +58,7 @@ std::string PotentialLoadsJson(const RouteRequest& request,
 std::string OverlapScoresJson(uint32_t block_size_tokens, uint64_t blocks,
                               const CostWeights& weights, std::span<const TargetOverlap> overlaps,
                               std::span<const TargetLoad> targets);
-std::string ReadyJson(bool ready, std::string_view reason, uint64_t schedulable_workers,
-                      std::span<const SelectionWorker> workers);
+std::string ReadyJson(const Readiness& readiness, std::span<const SelectionWorker> workers);
 
 // A RouterEvent of Dynamo's event plane.
 std::string EventJson(const KvEvent& event);

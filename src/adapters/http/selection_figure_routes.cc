@@ -84,9 +84,7 @@ SelectionApi::Answer SelectionApi::Health(const HttpRequest&) { return OkAnswer(
 
 SelectionApi::Answer SelectionApi::Ready(const HttpRequest&) {
   const Readiness readiness = parts_.readiness();
-  return JsonAnswer(readiness.ready ? 200 : 503,
-                    ReadyJson(readiness.ready, readiness.reason, readiness.schedulable_workers,
-                              parts_.workers->List()));
+  return JsonAnswer(readiness.ready ? 200 : 503, ReadyJson(readiness, parts_.workers->List()));
 }
 
 }  // namespace kvrouter

@@ -147,9 +147,17 @@ class Page {
 
   void Dispatched() {
     const StatusDispatch& dispatch = report_.dispatch;
-    Add("<h2>Dispatch</h2>\n<p>OpenAI door on {}: {} requests running, {} ended, {} of them "
-        "failed. ",
-        Escaped(dispatch.address), dispatch.running, dispatch.ended, dispatch.failed);
+    Add("<h2>Dispatch</h2>\n<p>OpenAI door on {}", Escaped(dispatch.address));
+    if (const auto& door = report_.readiness.openai_door) {
+      Add(" ({}), ", door->tls ? "TLS" : "plain text");
+      if (door->problem.empty()) {
+        Add("{} engines to send to", door->engines);
+      } else {
+        Add("<span class=bad>cannot dispatch</span>: {}", Escaped(door->problem));
+      }
+    }
+    Add(": {} requests running, {} ended, {} of them failed. ", dispatch.running, dispatch.ended,
+        dispatch.failed);
     if (dispatch.prompt_tokens > 0) {
       Add("Of the prompt tokens that engines reported on, {} were predicted to be cached there and "
           "{} were.",

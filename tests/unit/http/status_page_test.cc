@@ -65,6 +65,18 @@ TEST(StatusPageTest, BlindAndColdAreToldApart) {
   EXPECT_THAT(StatusPageHtml(report), HasSubstr("degraded: gap"));
 }
 
+TEST(StatusPageTest, TheOpenAiDoorSaysWhereHowAndWhetherItCanDispatch) {
+  StatusReport report = ReportWithWorker();
+  EXPECT_THAT(StatusPageHtml(report), Not(HasSubstr("OpenAI door")));
+  report.dispatch = {.address = "127.0.0.1:8080", .running = 2};
+  report.readiness.openai_door = {.address = "127.0.0.1:8080", .tls = true, .engines = 3};
+  EXPECT_THAT(StatusPageHtml(report), HasSubstr("OpenAI door on 127.0.0.1:8080 (TLS), 3 engines to "
+                                                "send to: 2 requests running"));
+  report.readiness.openai_door = {.address = "127.0.0.1:8080", .problem = "no <worker>"};
+  EXPECT_THAT(StatusPageHtml(report),
+              HasSubstr("(plain text), <span class=bad>cannot dispatch</span>: no &lt;worker&gt;"));
+}
+
 TEST(StatusPageTest, NothingFromOutsideBecomesMarkup) {
   StatusReport report = ReportWithWorker();
   report.partitions[0].model_name = "<script>alert(1)</script>";
