@@ -1,5 +1,6 @@
 #include "daemon/dispatch_door.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <string>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "adapters/engine_http/engine_url.h"
+#include "adapters/tls/tls_files.h"
 #include "base/status_macros.h"
 
 namespace kvrouter {
@@ -16,6 +18,19 @@ using std::chrono::milliseconds;
 
 // For the last answers to reach their clients, behind the grace.
 constexpr milliseconds kFlushTime{500};
+
+TlsFiles FilesOf(const TlsServerConfig& tls) {
+  return {
+      .certificate = {.setting = "dispatch_tls_cert_path", .path = tls.certificate_file},
+      .key = {.setting = "dispatch_tls_key_path", .path = tls.key_file},
+      .authorities = {.setting = "dispatch_tls_client_ca_cert_path", .path = tls.client_ca_file}};
+}
+
+TlsFiles FilesOf(const TlsClientConfig& tls) {
+  return {.certificate = {.setting = "engine_tls_cert_path", .path = tls.certificate_file},
+          .key = {.setting = "engine_tls_key_path", .path = tls.key_file},
+          .authorities = {.setting = "engine_tls_ca_cert_path", .path = tls.ca_file}};
+}
 
 void LogReload(const absl::Status& reloaded) {
   if (reloaded.ok()) {
@@ -65,20 +80,14 @@ class DispatchDoor::Log final : public DispatchObserver {
 
 absl::Status Validate(const DispatchDoorConfig& config) {
   KVR_RETURN_IF_ERROR(Validate(config.dispatch));
-  const TlsClientConfig& tls = config.engines.tls;
-  if (tls.certificate_file.empty() != tls.key_file.empty()) {
-    return absl::InvalidArgumentError(
-        "engine_tls_cert_path and engine_tls_key_path belong together: one of them is empty");
-  }
+  KVR_RETURN_IF_ERROR(CheckTlsPair(FilesOf(config.engines.tls)));
   const TlsServerConfig& door = config.http.tls;
-  if (door.certificate_file.empty() != door.key_file.empty()) {
-    return absl::InvalidArgumentError(
-        "dispatch_tls_cert_path and dispatch_tls_key_path belong together: one of them is empty");
-  }
+  KVR_RETURN_IF_ERROR(CheckTlsPair(FilesOf(door)));
   if (!door.client_ca_file.empty() && !door.Enabled()) {
     return absl::InvalidArgumentError(
-        "dispatch_tls_client_ca_cert_path needs dispatch_tls_cert_path: certificates of clients "
-        "are asked for in TLS only");
+        fmt::format("dispatch_tls_client_ca_cert_path: \"{}\" needs dispatch_tls_cert_path, which "
+                    "is empty: certificates of clients are asked for in TLS only",
+                    door.client_ca_file));
   }
   return absl::OkStatus();
 }
@@ -106,6 +115,8 @@ DispatchDoor::~DispatchDoor() { Stop(); }
 
 absl::Status DispatchDoor::Start() {
   if (!config_.NeedsDispatcher()) return absl::OkStatus();
+  KVR_RETURN_IF_ERROR(CheckTlsFiles(FilesOf(config_.engines.tls)));
+  if (config_.enabled) KVR_RETURN_IF_ERROR(CheckTlsFiles(FilesOf(config_.http.tls)));
   running_ = true;  // so that Stop undoes what an error leaves half done
   KVR_RETURN_IF_ERROR(link_->Start());
   return door_ ? door_->Start() : absl::OkStatus();

@@ -408,6 +408,13 @@ def test_a_certificate_that_becomes_unusable_is_named_and_the_old_one_serves_on(
 
 
 def test_a_certificate_that_cannot_be_used_ends_the_start_with_one_line(run, certificate):
-    done = run('--dispatch', '--dispatch-listen', '127.0.0.1:0', '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0',
-               '--dispatch-tls-cert-path', str(certificate[1]), '--dispatch-tls-key-path', str(certificate[1]))
-    assert done.returncode == 1 and str(certificate[1]) in done.stderr
+    doors = ('--dispatch', '--dispatch-listen', '127.0.0.1:0', '--http-listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0')
+    cases = [(('--dispatch-tls-cert-path', certificate[1], '--dispatch-tls-key-path', certificate[1]), 'dispatch_tls_cert_path: '),
+             (('--dispatch-tls-cert-path', certificate[0], '--dispatch-tls-key-path', certificate[0]), 'dispatch_tls_key_path: '),
+             (('--dispatch-tls-cert-path', certificate[0]), 'needs dispatch_tls_key_path'),
+             (('--engine-tls-ca-cert-path', certificate[1]), 'engine_tls_ca_cert_path: '),
+             (('--dispatch-tls-client-ca-cert-path', certificate[0]), 'needs dispatch_tls_cert_path')]
+    for arguments, said in cases:
+        done = run(*doors, *map(str, arguments))
+        line = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and said in line and str(certificate[0].parent) in line, (arguments, done.stderr)

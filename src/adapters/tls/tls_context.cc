@@ -20,6 +20,13 @@ absl::Status TlsError(const std::string& what) {
                    fmt::format("TLS: {}", what));
 }
 
+namespace {
+
+// Otherwise OpenSSL asks the terminal, and a daemon that was started from one waits for it.
+int NoPassPhrase(char*, int, int, void*) { return -1; }
+
+}  // namespace
+
 absl::StatusOr<TlsContextPtr> NewTlsContext(const SSL_METHOD* method) {
   ERR_clear_error();
   TlsContextPtr context(SSL_CTX_new(method));
@@ -29,6 +36,7 @@ absl::StatusOr<TlsContextPtr> NewTlsContext(const SSL_METHOD* method) {
                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_default_passwd_cb(context.get(), NoPassPhrase);
   return context;
 }
 
