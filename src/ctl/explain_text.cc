@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/ascii.h"
+#include "ctl/enum_text.h"
 #include "ctl/table.h"
 
 namespace kvrouter::ctl {
@@ -19,12 +19,6 @@ std::string TargetText(const v1::Target& target) {
 
 bool Same(const v1::Target& a, const v1::Target& b) {
   return a.worker_id() == b.worker_id() && a.dp_rank() == b.dp_rank();
-}
-
-// An enumeration's value as a word.
-std::string Word(std::string name, std::string_view prefix) {
-  if (name.starts_with(prefix)) name.erase(0, prefix.size());
-  return AsciiLower(name);
 }
 
 std::string AgeText(double seconds) {
@@ -182,7 +176,7 @@ std::string PlanLines(const v1::RouteResponse& r) {
   text += "Legs:";
   for (const v1::Leg& leg : r.legs()) {
     text += fmt::format("{} {} on {}", &leg == &r.legs(0) ? "" : ",",
-                        Word(v1::LegKind_Name(leg.kind()), "LEG_KIND_"),
+                        EnumText(v1::LegKind_Name(leg.kind()), "LEG_KIND_"),
                         leg.has_target() ? TargetText(leg.target()) : "a target still to pick");
   }
   return text + ".\n";

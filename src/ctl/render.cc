@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ascii.h"
+#include "ctl/enum_text.h"
 #include "ctl/table.h"
 
 namespace kvrouter::ctl {
@@ -16,11 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "DECISION_REASON_TIE_BREAK" -> "tie_break".
-std::string EnumText(std::string_view name, std::string_view prefix) {
-  if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
-  return AsciiLower(name);
-}
 std::string RoleText(v1::WorkerRole role) {
   return EnumText(v1::WorkerRole_Name(role), "WORKER_ROLE_");
 }

@@ -283,7 +283,6 @@ absl::StatusOr<std::string> EndpointForRank(std::string_view base_endpoint, uint
 
 std::string WorkersYaml(const std::vector<WorkerSpec>& workers) {
   if (workers.empty()) return "workers: []\n";
-  static constexpr std::array<const char*, 3> kRoles = {"aggregated", "prefill", "decode"};
   std::string out = "workers:\n";
   for (const WorkerSpec& spec : workers) {
     out += fmt::format("  - worker_id: {}\n", static_cast<uint64_t>(spec.id));
@@ -292,7 +291,7 @@ std::string WorkersYaml(const std::vector<WorkerSpec>& workers) {
                        YamlScalar(spec.address));
     out += fmt::format("    block_size: {}\n    dp_start_rank: {}\n    dp_size: {}\n    role: {}\n",
                        spec.block_size_tokens, spec.dp_start_rank, spec.dp_size,
-                       kRoles[static_cast<size_t>(spec.role)]);
+                       WorkerRoleName(spec.role));
     out += fmt::format("    total_kv_blocks: {}\n    max_num_batched_tokens: {}\n",
                        spec.total_kv_blocks, spec.max_num_batched_tokens);
     out += fmt::format("    is_eagle: {}\n", spec.is_eagle);

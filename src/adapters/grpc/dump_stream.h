@@ -4,33 +4,18 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "adapters/grpc/call_slots.h"
 #include "kvrouter/router.h"
 #include "kvrouter/v1/router.pb.h"
 
 namespace kvrouter {
 
-// How many dumps may run at once: each may hold some memory for as long as its reader pleases.
-// Thread-safe.
-class DumpSlots {
- public:
-  static constexpr int kSlots = 4;
-
-  // False: none is free.
-  bool Take() {
-    if (taken_.fetch_add(1) < kSlots) return true;
-    taken_.fetch_sub(1);
-    return false;
-  }
-  void GiveBack() { taken_.fetch_sub(1); }
-
- private:
-  std::atomic<int> taken_{0};
-};
+// Each dump may hold some memory for as long as its reader pleases.
+using DumpSlots = CallSlots<4>;
 
 // One Router.Dump call: reads a step of the index, writes what it found, reads the next one when
 // that write is done. So a reader that does not read holds a cursor, one message and a slot; no

@@ -4,32 +4,18 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <memory>
 
 #include "absl/status/status.h"
+#include "adapters/grpc/call_slots.h"
 #include "base/mutex.h"
 #include "kvrouter/v1/kv_events.pb.h"
 #include "service/published_feeds.h"
 
 namespace kvrouter {
 
-// How many Publish calls are open, those that have not said who they are included. Thread-safe.
-class PublishSlots {
- public:
-  static constexpr int kSlots = 8192;
-
-  // False: none is free.
-  bool Take() {
-    if (taken_.fetch_add(1) < kSlots) return true;
-    taken_.fetch_sub(1);
-    return false;
-  }
-  void GiveBack() { taken_.fetch_sub(1); }
-
- private:
-  std::atomic<int> taken_{0};
-};
+// Of all Publish calls, those that have not said who they are included.
+using PublishSlots = CallSlots<8192>;
 
 // One KvEvents.Publish call.
 //
