@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +16,8 @@
 #include "service/feed_monitor.h"
 #include "service/plane_intake.h"
 #include "service/reported_loads.h"
+#include "support/eventually.h"
+#include "support/rank_views.h"
 
 namespace kvrouter {
 
@@ -72,20 +71,8 @@ class PlaneFixture : public testing::Test {
     }
     return held;
   }
-  uint64_t IndexBlocks(uint64_t worker) {
-    for (const PartitionSnapshot& partition : router_.Snapshot()) {
-      for (const TargetLoad& load : partition.loads) {
-        if (load.target.worker == WorkerId{worker}) return load.index_blocks;
-      }
-    }
-    return 0;
-  }
-  std::optional<FeedReport> Report(uint64_t worker) {
-    for (const FeedReport& report : monitor_.Reports()) {
-      if (report.target.worker == WorkerId{worker}) return report;
-    }
-    return std::nullopt;
-  }
+  uint64_t IndexBlocks(uint64_t worker) { return IndexBlocksOf(router_, RankOf(worker)); }
+  std::optional<FeedReport> Report(uint64_t worker) { return ReportOf(monitor_, RankOf(worker)); }
   bool InState(uint64_t worker, FeedState state) {
     const auto report = Report(worker);
     return report && report->state == state;
@@ -95,15 +82,7 @@ class PlaneFixture : public testing::Test {
     return report ? report->detail : "no report";
   }
 
-  static bool Eventually(const std::function<bool()>& condition,
-                         std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
+  static Target RankOf(uint64_t worker) { return {WorkerId{worker}, 0}; }
 
   Router router_;
   FeedMonitor monitor_;

@@ -1,5 +1,4 @@
 // Router.Dump over a real socket.
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -7,9 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/grpc/grpc_server.h"
-#include "adapters/grpc/status_convert.h"
-#include "base/clock.h"
+#include "integration/grpc/server_fixture.h"
 #include "kvrouter/v1/router.grpc.pb.h"
 #include "support/core_builders.h"
 
@@ -18,7 +15,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the builders
 
-class DumpStreamTest : public ::testing::Test {
+class DumpStreamTest : public GrpcServerFixture {
  protected:
   struct Dump {
     explicit Dump(v1::Router::Stub* stub, const v1::DumpRequest& request = {}) {
@@ -28,16 +25,7 @@ class DumpStreamTest : public ::testing::Test {
     // Whether a message came; then it is in `response`.
     bool Read() { return reader->Read(&response); }
     grpc::Status Finish() { return reader->Finish(); }
-    ErrorReason Reason() const {
-      const auto& trailers = context.GetServerTrailingMetadata();
-      const auto found = trailers.find(kErrorDetailKey);
-      v1::ErrorDetail detail;
-      if (found == trailers.end() ||
-          !detail.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
-        return ErrorReason::kUnspecified;
-      }
-      return static_cast<ErrorReason>(detail.reason());
-    }
+    ErrorReason Reason() const { return ReasonOf(context); }
 
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReader<v1::DumpResponse>> reader;
@@ -45,23 +33,13 @@ class DumpStreamTest : public ::testing::Test {
   };
 
   void SetUp() override {
-    ASSERT_TRUE(server_.Start().ok());
+    GrpcServerFixture::SetUp();
     grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // Otherwise gRPC lets a connection that turns out to be fast buffer whole dumps on our side.
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    stub_ = v1::Router::NewStub(grpc::CreateCustomChannel(
-        server_.Address(), grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::Router::NewStub(Channel(arguments));
   }
-  ~DumpStreamTest() override { server_.Stop(std::chrono::milliseconds(0)); }
 
-  Router router_{RouterConfig(), nullptr};
-  WorkerRegistry registry_{&router_};
-  RoutingService service_{ServiceConfig(), &router_, &SteadyClock()};
-  FeedMonitor feeds_;
-  GrpcServer server_{
-      GrpcServerConfig(),
-      {.routing = &service_, .workers = &registry_, .feeds = &feeds_, .router = &router_}};
   std::unique_ptr<v1::Router::Stub> stub_;
 };
 

@@ -1,34 +1,22 @@
 // KvEvents.Publish over a real socket.
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "adapters/grpc/grpc_server.h"
-#include "adapters/grpc/status_convert.h"
-#include "base/clock.h"
+#include "integration/grpc/server_fixture.h"
 #include "kvrouter/v1/kv_events.grpc.pb.h"
 #include "support/core_builders.h"
+#include "support/eventually.h"
 
 namespace kvrouter {
 namespace {
 
 using namespace testing;  // NOLINT: the builders
-
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 void SetStore(v1::EventBatch* batch, uint64_t sequence, const std::vector<TokenId>& tokens) {
   batch->set_sequence(sequence);
@@ -77,16 +65,7 @@ class PublishCallTest : public ::testing::Test {
       }
       return stream->Finish();
     }
-    ErrorReason Reason() const {
-      const auto& trailers = context.GetServerTrailingMetadata();
-      const auto found = trailers.find(kErrorDetailKey);
-      v1::ErrorDetail detail;
-      if (found == trailers.end() ||
-          !detail.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
-        return ErrorReason::kUnspecified;
-      }
-      return static_cast<ErrorReason>(detail.reason());
-    }
+    ErrorReason Reason() const { return ReasonOf(context); }
 
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReaderWriter<v1::PublishRequest, v1::PublishResponse>> stream;

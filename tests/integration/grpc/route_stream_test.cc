@@ -1,38 +1,26 @@
 // RouteStream over a real socket, with a real Router behind it.
 #include "adapters/grpc/route_stream.h"
 
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "adapters/grpc/grpc_server.h"
-#include "base/clock.h"
+#include "integration/grpc/server_fixture.h"
 #include "kvrouter/v1/router.grpc.pb.h"
+#include "support/eventually.h"
 
 namespace kvrouter {
 namespace {
 
 using Stream = grpc::ClientReaderWriter<v1::StreamRequest, v1::StreamResponse>;
 
-// Whether it came true within 20 s.
-bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
-class RouteStreamTest : public testing::Test {
+class RouteStreamTest : public GrpcServerFixture {
  protected:
   // A stream with its context.
   struct Call {
@@ -58,9 +46,8 @@ class RouteStreamTest : public testing::Test {
   };
 
   void SetUp() override {
-    ASSERT_TRUE(server_.Start().ok());
-    stub_ = v1::Router::NewStub(
-        grpc::CreateChannel(server_.Address(), grpc::InsecureChannelCredentials()));
+    GrpcServerFixture::SetUp();
+    stub_ = v1::Router::NewStub(Channel());
     for (uint64_t id = 1; id <= 2; ++id) {
       WorkerSpec spec;
       spec.id = WorkerId{id};
@@ -89,13 +76,6 @@ class RouteStreamTest : public testing::Test {
     return bookings;
   }
 
-  Router router_{RouterConfig(), nullptr};
-  WorkerRegistry registry_{&router_};
-  RoutingService service_{ServiceConfig(), &router_, &SteadyClock()};
-  FeedMonitor feeds_;
-  GrpcServer server_{
-      GrpcServerConfig(),
-      {.routing = &service_, .workers = &registry_, .feeds = &feeds_, .router = &router_}};
   std::unique_ptr<v1::Router::Stub> stub_;
 };
 

@@ -1,5 +1,4 @@
 // Workers.Watch over a real socket.
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,15 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "adapters/grpc/grpc_server.h"
-#include "adapters/grpc/status_convert.h"
-#include "base/clock.h"
+#include "integration/grpc/server_fixture.h"
 #include "kvrouter/v1/workers.grpc.pb.h"
 
 namespace kvrouter {
 namespace {
 
-class WorkersWatchTest : public testing::Test {
+class WorkersWatchTest : public GrpcServerFixture {
  protected:
   struct Watch {
     Watch(v1::Workers::Stub* stub, const v1::WatchRequest& request = {}) {
@@ -33,9 +30,8 @@ class WorkersWatchTest : public testing::Test {
   };
 
   void SetUp() override {
-    ASSERT_TRUE(server_.Start().ok());
-    stub_ = v1::Workers::NewStub(
-        grpc::CreateChannel(server_.Address(), grpc::InsecureChannelCredentials()));
+    GrpcServerFixture::SetUp();
+    stub_ = v1::Workers::NewStub(Channel());
   }
 
   void Register(uint64_t id, const std::string& model = "default") {
@@ -47,13 +43,6 @@ class WorkersWatchTest : public testing::Test {
     ASSERT_TRUE(registry_.Register(spec).ok());
   }
 
-  Router router_{RouterConfig(), nullptr};
-  WorkerRegistry registry_{&router_};
-  RoutingService service_{ServiceConfig(), &router_, &SteadyClock()};
-  FeedMonitor feeds_;
-  GrpcServer server_{
-      GrpcServerConfig(),
-      {.routing = &service_, .workers = &registry_, .feeds = &feeds_, .router = &router_}};
   std::unique_ptr<v1::Workers::Stub> stub_;
 };
 
@@ -132,13 +121,7 @@ TEST_F(WorkersWatchTest, AStoppingServerDoesNotWaitForItsWatchers) {
   v1::WatchResponse response;
   EXPECT_FALSE(watch.reader->Read(&response));
   EXPECT_EQ(watch.reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-  const auto& trailers = watch.context.GetServerTrailingMetadata();
-  const auto detail = trailers.find(kErrorDetailKey);
-  ASSERT_NE(detail, trailers.end());
-  v1::ErrorDetail parsed;
-  ASSERT_TRUE(
-      parsed.ParseFromArray(detail->second.data(), static_cast<int>(detail->second.size())));
-  EXPECT_EQ(parsed.reason(), v1::ERROR_REASON_SHUTTING_DOWN);
+  EXPECT_EQ(ReasonOf(watch.context), ErrorReason::kShuttingDown);
 }
 
 TEST_F(WorkersWatchTest, WatchersMayLeaveAtAnyTime) {

@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +16,8 @@
 #include "integration/zmq/engine_process.h"
 #include "kvrouter/router.h"
 #include "service/feed_monitor.h"
+#include "support/eventually.h"
+#include "support/rank_views.h"
 
 namespace kvrouter {
 
@@ -92,19 +92,10 @@ class ZmqSourceFixture : public testing::Test {
     return 0;
   }
   uint64_t IndexBlocks(WorkerId worker = kWorker, uint32_t rank = 0) {
-    for (const PartitionSnapshot& partition : router_.Snapshot()) {
-      for (const TargetLoad& load : partition.loads) {
-        if (load.target == Target{worker, rank}) return load.index_blocks;
-      }
-    }
-    return 0;
+    return IndexBlocksOf(router_, {worker, rank});
   }
-
   std::optional<FeedReport> Report(WorkerId worker = kWorker, uint32_t rank = 0) {
-    for (const FeedReport& report : monitor_.Reports()) {
-      if (report.target == Target{worker, rank}) return report;
-    }
-    return std::nullopt;
+    return ReportOf(monitor_, {worker, rank});
   }
   FeedCounters Counters(WorkerId worker = kWorker, uint32_t rank = 0) {
     const auto report = Report(worker, rank);
@@ -113,16 +104,6 @@ class ZmqSourceFixture : public testing::Test {
   bool InState(FeedState state, WorkerId worker = kWorker, uint32_t rank = 0) {
     const auto report = Report(worker, rank);
     return report && report->state == state;
-  }
-
-  static bool Eventually(const std::function<bool()>& condition,
-                         milliseconds deadline = milliseconds(20000)) {
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    return true;
   }
 
   Router router_;

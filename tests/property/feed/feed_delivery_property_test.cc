@@ -6,26 +6,16 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "feed/event_codec.h"
+#include "support/dice.h"
 #include "support/feed_harness.h"
 
 namespace kvrouter {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
-  uint32_t Below(uint32_t n) { return std::uniform_int_distribution<uint32_t>(0, n - 1)(engine_); }
-  bool Chance(double p) { return std::uniform_real_distribution<double>(0, 1)(engine_) < p; }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 constexpr uint32_t kRanks = 2;
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,6 +14,7 @@
 #include "core/index/block_index.h"
 #include "feed/engine_feed.h"
 #include "feed/saved_feed_codec.h"
+#include "support/dice.h"
 #include "support/feed_harness.h"
 
 namespace kvrouter {
@@ -22,16 +22,6 @@ namespace {
 
 constexpr uint32_t kRanks = 2;
 constexpr uint32_t kBlockSize = 4;
-
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
-  uint32_t Below(uint32_t n) { return std::uniform_int_distribution<uint32_t>(0, n - 1)(engine_); }
-  bool Chance(double p) { return std::uniform_real_distribution<double>(0, 1)(engine_) < p; }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Says what an engine with a small cache could say: chains that branch, second copies, removals from
 // anywhere, salts, placeholders.

@@ -6,31 +6,17 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "feed/plane_feed.h"
+#include "support/dice.h"
 #include "support/naive_index.h"
 #include "support/plane_payload.h"
 
 namespace kvrouter {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
-  uint32_t Below(uint32_t n) { return std::uniform_int_distribution<uint32_t>(0, n - 1)(engine_); }
-  bool Chance(double p) { return std::uniform_real_distribution<double>(0, 1)(engine_) < p; }
-  template <typename T>
-  void Shuffle(std::vector<T>* items) {
-    std::shuffle(items->begin(), items->end(), engine_);
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 constexpr uint64_t kWorker = 7;
 
