@@ -2,48 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <utility>
 #include <variant>
 
 #include "base/status_macros.h"
 #include "kvrouter/error.h"
-#include "service/decision_ring.h"
-#include "service/request_table.h"
-#include "service/waiting_requests.h"
+#include "service/routing_service_impl.h"
 
 namespace kvrouter {
 namespace {
 
-// Unique within and, by the random prefix, across lives of the daemon, so that a late Free of an
-// earlier life cannot hit a request of this one.
-class IdSource {
- public:
-  IdSource() {
-    std::random_device random;
-    prefix_ = (uint64_t{random()} << 32) | random();
-  }
-  std::string Next() {
-    return fmt::format("kvr-{:016x}-{:x}", prefix_, next_.fetch_add(1, std::memory_order_relaxed));
-  }
-
- private:
-  uint64_t prefix_;
-  std::atomic<uint64_t> next_{1};
-};
-
-void Add(std::atomic<uint64_t>* counter, uint64_t n) {
-  counter->fetch_add(n, std::memory_order_relaxed);
-}
-
 absl::Status Duplicate(std::string_view request_id, std::string_view state) {
   return MakeError(absl::StatusCode::kAlreadyExists, ErrorReason::kDuplicateRequest,
                    fmt::format("request_id \"{}\" {}", request_id, state));
-}
-
-absl::Status FreedFirst(std::string_view request_id) {
-  return MakeError(absl::StatusCode::kCancelled, ErrorReason::kUnknownRequest,
-                   fmt::format("request_id \"{}\" was freed before it was decided", request_id));
 }
 
 absl::Status ShuttingDown() {
@@ -62,86 +33,6 @@ RouteDecision WithoutLists(RouteDecision* decision) {
 }
 
 }  // namespace
-
-struct RoutingService::Impl {
-  const ServiceConfig config;
-  Router* const router;
-  const Clock* const clock;
-  RequestObserver* const observer;
-
-  IdSource ids;
-  RefusalCounts refused;
-  RequestTable table;
-  WaitingRequests waiting;
-  DecisionRing recent;
-  std::atomic<bool> stopped{false};
-
-  std::atomic<uint64_t> started{0}, finished{0}, advice{0}, expired{0}, duplicates{0},
-      unknown_frees{0}, legs_succeeded{0}, legs_failed{0};
-
-  Impl(ServiceConfig c, Router* r, const Clock* k, RequestObserver* o)
-      : config(c),
-        router(r),
-        clock(k),
-        observer(o),
-        recent({.max_entries = c.decision_ring_entries, .max_bytes = c.decision_ring_bytes}) {}
-
-  // As the public one, but counts no answer.
-  std::optional<Answer> Submit(RouteRequest request, const Wait& wait, std::string* request_id_out);
-  // Submit up to where it may have to wait: settled unless it is a ticket. Gives the request an id
-  // if it has none.
-  absl::StatusOr<Router::Submission> Start(RouteRequest* request, std::string* request_id_out);
-  // OK: the id is reserved for the caller.
-  absl::Status Reserve(const std::string& request_id);
-  // The end of every request that was decided. Consumes the reservation of one that books; not OK:
-  // it was freed meanwhile.
-  absl::Status Settle(const std::string& request_id, bool book, RouteDecision* decision,
-                      const RequestTable::Times& times);
-  // Start of a request's decode leg: nothing if there is no prefill leg to continue, so that the
-  // request is one of its own.
-  std::optional<absl::StatusOr<Router::Submission>> StartSecondLeg(RouteRequest* request);
-  absl::Status SettleSecondLeg(const std::string& request_id, RouteDecision* decision,
-                               MonotonicTime now);
-  void GiveBackPrefill(BookingId booking) {
-    if (booking != kNoBooking) router->Finish(booking, clock->Now());
-  }
-  // The end of every request that was not.
-  void Withdraw(const std::string& request_id, bool book) {
-    if (book) table.Withdraw(request_id);
-  }
-  void Park(std::string request_id, bool book, TicketId ticket, Completion done);
-  // Ends the wait, if it still lasts.
-  bool Cancel(TicketId ticket, absl::Status why) {
-    if (!router->Cancel(ticket)) return false;
-    waiting.Resolve(ticket, std::move(why));
-    return true;
-  }
-  // Park for a caller that cannot wait: if the answer is not there at once, the request is freed.
-  absl::StatusOr<RouteDecision> AnswerAtOnce(std::string request_id, bool book, TicketId ticket);
-  LifecycleResult Free(std::string_view request_id);
-  // Of what the table gave out: whether there was anything.
-  bool GiveBack(std::string_view request_id, const RequestTable::Released& released);
-  void Pump();
-  // `call` on the live booking; if the core denies it, the record goes.
-  template <typename Call>
-  LifecycleResult OnBooking(std::string_view request_id, Call call);
-  void Discard(std::string_view request_id, BookingId booking) {
-    const RequestTable::Released released = table.EraseBooking(request_id, booking);
-    if (!released.found) return;
-    GiveBackPrefill(released.prefill_booking);
-    Add(&finished, 1);
-  }
-  // After a report that the core accepted: `advance` of the request's progress may give a figure,
-  // which the observer is told.
-  template <typename Advance>
-  void Note(std::string_view request_id, BookingId booking,
-            void (RequestObserver::*tell)(const ServedBy&, std::chrono::nanoseconds),
-            Advance advance);
-  void NoteEnd(const RequestTable::Released& released) {
-    if (observer != nullptr && released.output_tokens > 0)
-      observer->OnEnd(released.by, released.output_tokens);
-  }
-};
 
 absl::Status RoutingService::Impl::Reserve(const std::string& request_id) {
   while (true) {
@@ -294,31 +185,6 @@ void RoutingService::Impl::Pump() {
   pumping = outer;
 }
 
-template <typename Call>
-LifecycleResult RoutingService::Impl::OnBooking(std::string_view request_id, Call call) {
-  const BookingId booking = table.FindBooking(request_id);
-  if (booking == kNoBooking) return LifecycleResult::kUnknownRequest;
-  if (call(booking)) return LifecycleResult::kDone;
-  Discard(request_id, booking);
-  return LifecycleResult::kUnknownRequest;
-}
-
-template <typename Advance>
-void RoutingService::Impl::Note(std::string_view request_id, BookingId booking,
-                                void (RequestObserver::*tell)(const ServedBy&,
-                                                              std::chrono::nanoseconds),
-                                Advance advance) {
-  if (observer == nullptr) return;
-  ServedBy by;
-  std::optional<std::chrono::nanoseconds> figure;
-  table.WithProgress(request_id, booking,
-                     [&](RequestProgress& progress, const ServedBy& served_by) {
-                       figure = advance(progress);
-                       by = served_by;
-                     });
-  if (figure) (observer->*tell)(by, *figure);
-}
-
 RoutingService::RoutingService(ServiceConfig config, Router* router, const Clock* clock,
                                RequestObserver* observer)
     : impl_(std::make_unique<Impl>(config, router, clock, observer)) {}
@@ -431,115 +297,6 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
   return decision;
 }
 
-LifecycleResult RoutingService::PrefillComplete(std::string_view request_id) {
-  const MonotonicTime now = impl_->clock->Now();
-  const RequestTable::PrefillEnd end = impl_->table.TakePrefillEnd(request_id);
-  impl_->GiveBackPrefill(end.booking);
-  const LifecycleResult result = impl_->OnBooking(request_id, [&](BookingId booking) {
-    if (!impl_->router->PrefillComplete(booking, now)) return false;
-    impl_->Note(request_id, booking, &RequestObserver::OnFirstToken,
-                [now](RequestProgress& progress) { return progress.FirstToken(now); });
-    return true;
-  });
-  if (end.pulled && result == LifecycleResult::kDone && impl_->observer != nullptr)
-    impl_->observer->OnDecodingPulled(request_id, *end.pulled);
-  if (impl_->waiting.Size() > 0) impl_->Pump();
-  return result;
-}
-
-LifecycleResult RoutingService::OutputTokens(std::string_view request_id, uint64_t output_tokens,
-                                             std::optional<double> decay_fraction) {
-  const MonotonicTime now = impl_->clock->Now();
-  return impl_->OnBooking(request_id, [&](BookingId booking) {
-    if (!impl_->router->OutputTokens(booking, output_tokens, decay_fraction, now)) return false;
-    impl_->Note(request_id, booking, &RequestObserver::OnOutputBlock,
-                [output_tokens, now](RequestProgress& progress) {
-                  return progress.OutputTokens(output_tokens, now);
-                });
-    return true;
-  });
-}
-
-LifecycleResult RoutingService::OutputBlock(std::string_view request_id,
-                                            std::optional<double> decay_fraction) {
-  const MonotonicTime now = impl_->clock->Now();
-  return impl_->OnBooking(request_id, [&](BookingId booking) {
-    if (!impl_->router->OutputBlock(booking, decay_fraction, now)) return false;
-    impl_->Note(request_id, booking, &RequestObserver::OnOutputBlock,
-                [now](RequestProgress& progress) { return progress.OutputBlock(now); });
-    return true;
-  });
-}
-
-LifecycleResult RoutingService::KeepAlive(std::string_view request_id) {
-  return impl_->OnBooking(request_id, [this](BookingId booking) {
-    return impl_->router->KeepAlive(booking, impl_->clock->Now());
-  });
-}
-
-bool RoutingService::Impl::GiveBack(std::string_view request_id,
-                                    const RequestTable::Released& released) {
-  bool done = released.found;
-  if (released.booking != kNoBooking) {
-    // False: expired or lost with its worker, and nobody noticed until now.
-    done = router->Finish(released.booking, clock->Now());
-    GiveBackPrefill(released.prefill_booking);
-    Add(&finished, 1);
-    if (done) NoteEnd(released);
-  } else if (released.ticket != kNoTicket) {
-    Cancel(released.ticket, FreedFirst(request_id));
-  }
-  return done;
-}
-
-LifecycleResult RoutingService::Impl::Free(std::string_view request_id) {
-  const bool done = GiveBack(request_id, table.Release(request_id));
-  if (!done) Add(&unknown_frees, 1);
-  if (waiting.Size() > 0) Pump();
-  return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
-}
-
-LifecycleResult RoutingService::Free(std::string_view request_id, LegOutcome outcome,
-                                     std::optional<std::chrono::nanoseconds> after) {
-  if (outcome != LegOutcome::kUnknown) ReportLeg(request_id, outcome, after);
-  return impl_->Free(request_id);
-}
-
-LifecycleResult RoutingService::ReportLeg(std::string_view request_id, const LegNews& news) {
-  const RequestTable::LegSearch found =
-      impl_->table.FindLeg(request_id, {.kind = news.kind, .target = news.target});
-  if (!found.booked) return LifecycleResult::kUnknownRequest;
-  if (!found.leg) return LifecycleResult::kUnknownLeg;
-  if (news.outcome == LegOutcome::kUnknown) return LifecycleResult::kDone;
-  const RequestTable::PlacedLeg& leg = *found.leg;
-  const bool succeeded = news.outcome == LegOutcome::kSucceeded;
-  if (!succeeded && leg.booking != kNoBooking) impl_->router->DropSession(leg.booking);
-  if (succeeded && leg.kind == LegKind::kKvSource) impl_->table.NotePulled(request_id);
-  Add(succeeded ? &impl_->legs_succeeded : &impl_->legs_failed, 1);
-  const MonotonicTime now = impl_->clock->Now();
-  impl_->router->ReportLeg({.target = leg.by.target,
-                            .incarnation = leg.by.incarnation,
-                            .succeeded = succeeded,
-                            .after = news.after.value_or(now - leg.decided_at)},
-                           now);
-  if (impl_->observer != nullptr) {
-    impl_->observer->OnLeg(
-        {.request_id = request_id, .kind = leg.kind, .by = leg.by, .succeeded = succeeded});
-  }
-  return LifecycleResult::kDone;
-}
-
-LifecycleResult RoutingService::FreeBooking(std::string_view request_id, BookingId booking) {
-  const RequestTable::Released released = impl_->table.EraseBooking(request_id, booking);
-  if (!released.found) return LifecycleResult::kUnknownRequest;
-  Add(&impl_->finished, 1);
-  const bool done = impl_->router->Finish(released.booking, impl_->clock->Now());
-  impl_->GiveBackPrefill(released.prefill_booking);
-  if (done) impl_->NoteEnd(released);
-  if (impl_->waiting.Size() > 0) impl_->Pump();
-  return done ? LifecycleResult::kDone : LifecycleResult::kUnknownRequest;
-}
-
 bool RoutingService::HasBooking(std::string_view request_id, BookingId booking) const {
   return impl_->table.FindBooking(request_id) == booking;
 }
@@ -573,14 +330,14 @@ std::vector<RecentDecision> RoutingService::Recent(size_t count) const {
 }
 
 void RoutingService::Tick() {
-  Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
+  Impl::Add(&impl_->expired, impl_->router->Expire(impl_->clock->Now()).size());
   // Finds the records of what has just expired and of what left with its worker. One look-up per
   // live booking.
   std::vector<BookingId> left_over;
   const uint64_t gone = impl_->table.Sweep(
       [this](BookingId booking) { return impl_->router->IsLive(booking); }, &left_over);
   for (const BookingId prefill : left_over) impl_->GiveBackPrefill(prefill);
-  Add(&impl_->finished, gone);
+  Impl::Add(&impl_->finished, gone);
   impl_->Pump();
 }
 
