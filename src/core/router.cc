@@ -2,61 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "core/decision_description.h"
-#include "core/dump_cursor.h"
-#include "core/external_tier_cache.h"
-#include "core/parked_request.h"
-#include "core/partition_directory.h"
-#include "core/phase_timer.h"
-#include "core/prompt.h"
-#include "core/request_course.h"
-#include "core/request_planner.h"
-#include "core/router_settings.h"
-#include "core/schedule/candidate_detail.h"
-#include "core/schedule/candidate_filter.h"
-#include "core/schedule/effective_weights.h"
-#include "core/schedule/shadow.h"
-#include "kvrouter/block_hash.h"
-#include "kvrouter/error.h"
+#include "core/router_impl.h"
 
 namespace kvrouter {
 namespace {
-
-// What a thread needs for one decision, reused for its next one.
-struct Scratch {
-  PromptBuffers prompt;
-  std::vector<OverlapMatch> overlaps;
-  std::vector<LowerTierMatch> lower_overlaps;
-  std::vector<BlockRange> shared_hits;
-  CandidateTable candidates;
-  DetailBuffers detail;
-  std::vector<double> shadow_costs;
-};
-
-// A very long prompt must not stay in the memory of every thread that ever saw one.
-constexpr size_t kMaxKeptBlocks = 65'536;
-
-class ScratchLease {
- public:
-  Scratch* operator->() { return &scratch_; }
-  Scratch* get() { return &scratch_; }
-  ~ScratchLease() {
-    const PromptBuffers& prompt = scratch_.prompt;  // either alone may be filled
-    if (std::max(prompt.local_hashes.capacity(), prompt.sequence_hashes.capacity()) >
-        kMaxKeptBlocks)
-      scratch_.prompt = {};
-  }
-
- private:
-  static thread_local Scratch scratch_;
-};
-thread_local Scratch ScratchLease::scratch_;
 
 // What the caller says is cached, in blocks; absent when it says nothing.
 absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& request,
@@ -71,12 +24,6 @@ absl::StatusOr<std::optional<double>> StatedOverlapBlocks(const ReserveRequest& 
   return std::optional<double>(static_cast<double>(cached_tokens) / prompt.block_size_tokens);
 }
 
-// Who reads the session of a request: the tables of bindings, the gate, the planner.
-bool WantsSessions(const RouterConfig& config) {
-  return config.sessions.affinity_ttl || config.gate.length.local_continuations ||
-         config.migration.mode != MigrationMode::kOff;
-}
-
 RouterConfig Checked(RouterConfig config) {
   const absl::Status status = Validate(config);
   KVR_CHECK(status.ok(), "{}", status.ToString());
@@ -84,139 +31,6 @@ RouterConfig Checked(RouterConfig config) {
 }
 
 }  // namespace
-
-struct Router::Impl {
-  Impl(const RouterConfig& checked_config, DecisionSink* decision_sink,
-       PhaseObserver* phase_observer, DecisionRecorder* decision_recorder,
-       const SharedCacheView* shared)
-      : settings(checked_config),
-        sink(decision_sink),
-        phases(phase_observer),
-        recorder(decision_recorder),
-        planner(checked_config),
-        directory(checked_config),
-        external_tier(&directory),
-        shared_cache(SharedCacheOf(checked_config, shared)) {}
-
-  // The one that the embedder brought, else the one of the configuration.
-  const SharedCacheView* SharedCacheOf(const RouterConfig& config,
-                                       const SharedCacheView* brought) const {
-    if (brought != nullptr) return brought;
-    const bool is_tier = config.overlap_source.shared_cache_type == SharedCacheType::kExternalTier;
-    return is_tier ? &external_tier : nullptr;
-  }
-
-  // Which blocks of the prompt any worker could fetch; nobody looks where they are worth nothing.
-  std::span<const BlockRange> FindShared(const RouteRequest& request,
-                                         const IdentifiedPrompt& prompt,
-                                         const EffectiveWeights& weights,
-                                         std::vector<BlockRange>* hits) const {
-    if (shared_cache == nullptr || weights.cost.shared_cache_multiplier == 0) return {};
-    shared_cache->FindHits(request.model_name, request.routing_group, prompt.local_hashes,
-                           prompt.sequence_hashes, hits);
-    return *hits;
-  }
-
-  absl::StatusOr<std::shared_ptr<Partition>> FindPartition(const RouteRequest& request) const {
-    return FindPartition(request.model_name, request.routing_group);
-  }
-
-  absl::StatusOr<std::shared_ptr<Partition>> FindPartition(std::string_view model_name,
-                                                           std::string_view routing_group) const {
-    auto partition = directory.Find(model_name, routing_group);
-    if (partition) return partition;
-    return MakeError(absl::StatusCode::kNotFound, ErrorReason::kUnknownPartition,
-                     fmt::format("no worker was registered for model {} in routing group {}",
-                                 model_name, routing_group));
-  }
-
-  // None if nobody would want to know.
-  static SessionIdentifier::Identity IdentifySession(const RouterConfig& config,
-                                                     const RouteRequest& request,
-                                                     const IdentifiedPrompt& prompt,
-                                                     Partition* partition, MonotonicTime now) {
-    if (!WantsSessions(config)) return {};
-    PartitionSessions::Request named{
-        .caller_id = request.session_id,
-        .prompt = {.chain = prompt.sequence_hashes,
-                   .isl_tokens = prompt.isl_tokens,
-                   .naming = {.block_size_tokens = prompt.block_size_tokens,
-                              .is_eagle = prompt.is_eagle,
-                              .image_token_id = prompt.image_token_id},
-                   .block_seed = BlockSeed(
-                       {.lora_name = request.lora_name, .cache_salt = request.cache_salt})},
-        .targets = partition->scheduler().OpenTargets(TargetPool::kDecode),
-        .book = request.book};
-    if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt)) {
-      named.prompt.token_ids = tokens->token_ids;
-      named.prompt.multimodal = tokens->multimodal;
-    }
-    return partition->sessions().Identify(named, now);
-  }
-
-  // The blocks by which the ledger knows the prompt: none when it does not count blocks.
-  static std::span<const SequenceHash> LedgerChain(const RouterConfig& config,
-                                                   const IdentifiedPrompt& prompt) {
-    return config.scheduler.track_active_blocks ? prompt.sequence_hashes
-                                                : std::span<const SequenceHash>();
-  }
-
-  static bool ListsFiltered(const RouterConfig& config) {
-    return config.decision_detail == DecisionDetail::kFull;
-  }
-
-  static void ExpectToKeep(const RouterConfig& config, Scratch* scratch) {
-    if (config.decision_detail == DecisionDetail::kFull) scratch->candidates.seen.ExpectToKeep();
-  }
-
-  // The target will hold the prompt, for those sources of overlap that go by bookings.
-  static void Remember(Partition* partition, const RouteDecision& decision,
-                       const IdentifiedPrompt& prompt, MonotonicTime now) {
-    partition->Record(decision.target, decision.incarnation, prompt.local_hashes,
-                      prompt.sequence_hashes, now);
-  }
-
-  // What another policy would have chosen from the same table, where there was something to choose.
-  void TryShadow(const RouteRequest& request, const RouterConfig& config,
-                 const Placement& placement, Scratch* scratch, RouteDecision* decision) {
-    if (!config.shadow || !IsByCost(placement.reason) || scratch->candidates.seen.size() < 2)
-      return;
-    const uint64_t number = shadow_number.fetch_add(1, std::memory_order_relaxed);
-    decision->shadow =
-        ChooseInShadow(scratch->candidates, placement, ShadowWeights(config, request.overrides),
-                       config.random_seed + number, &scratch->shadow_costs);
-  }
-
-  void Report(const RouteRequest& request, const RouteDecision& decision,
-              const IdentifiedPrompt& prompt, const CandidateTable& table) const {
-    if (sink != nullptr) sink->OnDecision(request, decision);
-    if (recorder == nullptr) return;
-    const TableCandidates all(table);
-    const CandidateList candidates(std::shared_ptr<const CandidateSource>(
-        std::shared_ptr<const CandidateSource>(), &all));  // owns nothing
-    recorder->Record({.request = request,
-                      .decision = decision,
-                      .candidates = candidates,
-                      .sequence_hashes = prompt.sequence_hashes});
-  }
-
-  void Pump(Partition* partition, MonotonicTime now, std::vector<Resolved>* resolved);
-  // What became of a released request; `scratch` has its candidates.
-  absl::StatusOr<RouteDecision> DecisionOf(const Scheduler::Released& released,
-                                           const absl::StatusOr<Placement>& placement,
-                                           Partition* partition, MonotonicTime now,
-                                           Scratch* scratch);
-
-  RouterSettings settings;
-  DecisionSink* const sink;
-  PhaseObserver* const phases;
-  DecisionRecorder* const recorder;
-  std::atomic<uint64_t> shadow_number{0};
-  RequestPlanner planner;
-  PartitionDirectory directory;
-  const ExternalTierCache external_tier;
-  const SharedCacheView* const shared_cache;  // null: none
-};
 
 void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Resolved>* resolved) {
   std::vector<TicketId> expired;
@@ -249,7 +63,7 @@ void Router::Impl::Pump(Partition* partition, MonotonicTime now, std::vector<Res
 absl::StatusOr<RouteDecision> Router::Impl::DecisionOf(const Scheduler::Released& released,
                                                        const absl::StatusOr<Placement>& placement,
                                                        Partition* partition, MonotonicTime now,
-                                                       Scratch* scratch) {
+                                                       DecisionScratch* scratch) {
   KVR_RETURN_IF_ERROR(placement.status());
   const auto& parked = static_cast<const ParkedRequest&>(*released.request);
   absl::StatusOr<RouteDecision> decision(absl::in_place);
@@ -490,117 +304,5 @@ absl::Status Router::UpsertWorker(const WorkerSpec& spec) {
 }
 
 bool Router::RemoveWorker(WorkerId id) { return impl_->directory.RemoveWorker(id); }
-
-std::vector<PartitionSnapshot> Router::Snapshot() const {
-  std::vector<PartitionSnapshot> snapshots;
-  const auto config = Config();
-  for (const auto& partition : impl_->directory.All())
-    snapshots.push_back(partition->Snapshot(config->scheduler));
-  return snapshots;
-}
-
-PlanningFigures Router::PlanningState() const {
-  const RequestPlanner::Figures planner = impl_->planner.GetFigures();
-  PlanningFigures figures{.continuations = planner.continuations,
-                          .continuations_evicted_total = planner.continuations_evicted_total};
-  for (const auto& partition : impl_->directory.All()) {
-    figures.kv_homes += partition->sessions().Homes();
-    figures.kv_homes_evicted_total += partition->sessions().HomesEvictedTotal();
-  }
-  return figures;
-}
-
-absl::StatusOr<std::vector<TargetOverlap>> Router::FindOverlap(const RouteRequest& request) const {
-  KVR_RETURN_IF_ERROR(ValidateRequest(request));
-  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
-  ScratchLease scratch;
-  PhaseTimer untimed(nullptr);  // looking only
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
-  std::vector<TargetOverlap> overlaps;
-  auto device = scratch->overlaps.begin();
-  const auto devices_end = scratch->overlaps.end();
-  const auto push_devices_before = [&](const LowerTierMatch* lower) {
-    for (; device != devices_end && (lower == nullptr || device->target < lower->target); ++device)
-      overlaps.push_back({.target = device->target, .device_blocks = device->blocks});
-  };
-  for (const LowerTierMatch& lower : scratch->lower_overlaps) {
-    push_devices_before(&lower);
-    const bool on_device = device != devices_end && device->target == lower.target;
-    overlaps.push_back({.target = lower.target,
-                        .device_blocks = on_device ? (device++)->blocks : 0,
-                        .host_blocks = lower.host_blocks,
-                        .disk_blocks = lower.disk_blocks,
-                        .external_blocks = lower.external_blocks});
-  }
-  push_devices_before(nullptr);
-  return overlaps;
-}
-
-absl::StatusOr<std::vector<TargetPotentialLoad>> Router::PotentialLoads(
-    const RouteRequest& request) const {
-  KVR_RETURN_IF_ERROR(ValidateRequest(request));
-  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(request));
-  ScratchLease scratch;
-  PhaseTimer untimed(nullptr);  // looking only
-  KVR_ASSIGN_OR_RETURN(const IdentifiedPrompt prompt,
-                       IdentifyPrompt(request, partition->naming(), &scratch->prompt, &untimed));
-  partition->FindOverlap(prompt.local_hashes, &scratch->overlaps, &scratch->lower_overlaps);
-  const auto config = Config();
-  return partition->scheduler().PotentialLoads(
-      {.weights = ResolveWeights(config->scheduler, request.overrides),
-       .overlaps = scratch->overlaps,
-       .lower_overlaps = scratch->lower_overlaps,
-       .chain = Impl::LedgerChain(*config, prompt),
-       .isl_tokens = prompt.isl_tokens,
-       .block_size_tokens = prompt.block_size_tokens,
-       .book = false});
-}
-
-absl::StatusOr<DumpCounts> Router::Dump(std::string_view model_name, std::string_view routing_group,
-                                        const std::function<bool(const KvEvent&)>& emit) const {
-  KVR_ASSIGN_OR_RETURN(const auto cursor, OpenDump(model_name, routing_group));
-  std::vector<KvEvent> events;
-  for (bool more = true; more;) {
-    events.clear();
-    more = cursor->Next(&events);
-    for (const KvEvent& event : events) {
-      if (emit(event)) continue;
-      DumpCounts counts = cursor->Counts();
-      counts.events = event.event_id + 1;
-      counts.complete = false;
-      return counts;
-    }
-  }
-  return cursor->Counts();
-}
-
-absl::StatusOr<BlockNaming> Router::Naming(std::string_view model_name,
-                                           std::string_view routing_group) const {
-  KVR_ASSIGN_OR_RETURN(const auto partition, impl_->FindPartition(model_name, routing_group));
-  return partition->naming();
-}
-
-absl::StatusOr<std::unique_ptr<DumpCursor>> Router::OpenDump(std::string_view model_name,
-                                                             std::string_view routing_group) const {
-  KVR_ASSIGN_OR_RETURN(auto partition, impl_->FindPartition(model_name, routing_group));
-  return std::make_unique<DumpCursor>(std::make_unique<DumpCursor::Impl>(std::move(partition)));
-}
-
-bool Router::SaveTarget(Target target, const std::function<void(const KvEvent&)>& emit) const {
-  const auto partition = impl_->directory.OfWorker(target.worker);
-  if (!partition) return false;
-  for (int number = 0; number < kStorageTierCount; ++number) {
-    const auto tier = static_cast<StorageTier>(number);
-    const auto emit_saved = [&](std::variant<Stored, Removed>&& saved) {
-      KvEvent event{.target = target, .tier = tier, .data = Cleared{}};
-      std::visit([&](auto& data) { event.data = std::move(data); }, saved);
-      emit(event);
-    };
-    if (!partition->index().SaveTarget(target, emit_saved, tier)) return false;
-  }
-  return true;
-}
 
 }  // namespace kvrouter
