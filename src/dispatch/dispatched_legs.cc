@@ -129,7 +129,9 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
   }
   if (leg.with_handshake) {
     // Now it is certain that its blocks will be asked for.
-    if (!second) Report(handshake->producer, LegOutcome::kSucceeded, handshake->took);
+    if (!second && !std::exchange(handshake->reported, true))
+      Report(handshake->producer, LegOutcome::kSucceeded, handshake->took);
+    if (request_->AsksUsage()) leg.handshake = std::move(handshake);
   } else {
     DropHandshake();
     if (strict_ && ask_ == Ask::kDecode) {
@@ -233,11 +235,11 @@ void DispatchedRequest::OnLegEnd(EngineEnd end, std::string_view detail) {
   }
   if (end != EngineEnd::kComplete) {
     OnServeFailed(result, std::string(detail));
+  } else if ((leg_->status == 400 || leg_->status == 422) && request_->AsksUsage()) {
+    OnUsageRefused();
   } else if (result == LegResult::kServerError ||
              (result == LegResult::kRefused && leg_->with_handshake)) {
     OnServeFailed(result, fmt::format("status {}", leg_->status));
-  } else if ((leg_->status == 400 || leg_->status == 422) && request_->AsksUsage()) {
-    OnUsageRefused();
   } else if (!answer_.begun() && answer_.error_inside()) {
     OnServeFailed(LegResult::kServerError, "an error in place of output");
   } else if (!answer_.CanEnd()) {
@@ -332,11 +334,12 @@ void DispatchedRequest::GoOnWithoutProducer(LegKind kind) {
 // What it did not like may be what we added. If not, it will say so again, of the client's own bytes.
 void DispatchedRequest::OnUsageRefused() {
   const LegTarget where = leg_->where;
+  auto handshake = std::move(leg_->handshake);
   CloseLeg(LegResult::kRefused);
   answer_.Reset();
   request_->DoNotAskUsage();
   Fallback(DispatchFallback::kUsageRefused);
-  SendServe(where, std::nullopt);
+  SendServe(where, std::move(handshake));
 }
 
 void DispatchedRequest::OnServed(LegResult result) {
@@ -402,7 +405,6 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
     End({.outcome = DispatchOutcome::kFailed, .status = StatusForClient(result)});
     return;
   }
-  if (result == LegResult::kRefused) request_->DoNotAskUsage();
   failure_ = {.result = result, .message = std::move(message), .answer = {}};
   if (answer_.has_head() && !answer_.is_stream() && answer_.status() >= 400 &&
       (result == LegResult::kServerError || result == LegResult::kRefused))

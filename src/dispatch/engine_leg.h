@@ -14,12 +14,24 @@
 
 namespace kvrouter {
 
+// A producer's handshake on its way to the consumer.
+struct HeldHandshake {
+  std::string params;
+  LegTarget producer;
+  // The producer had finished by then, so its lease runs from before.
+  MonotonicTime since{};
+  std::chrono::nanoseconds took{};  // the producer's leg
+  bool reported = false;            // to the router, as one that will be used
+};
+
 // A leg that is out.
 struct EngineLeg {
   uint32_t number = 0;  // what comes for another one is void
   LegKind kind = LegKind::kServe;
   LegTarget where;
   bool with_handshake = false;
+  // The same, in case the leg is sent again for another reason (usage asked for and refused).
+  std::optional<HeldHandshake> handshake;
   MonotonicTime sent_at{};
   MonotonicTime head_at{};
   std::shared_ptr<EngineExchange> exchange;
@@ -34,15 +46,6 @@ struct EngineLeg {
 inline bool IsProducer(LegKind kind) {
   return kind == LegKind::kPrefill || kind == LegKind::kKvSource;
 }
-
-// A producer's handshake on its way to the consumer.
-struct HeldHandshake {
-  std::string params;
-  LegTarget producer;
-  // The producer had finished by then, so its lease runs from before.
-  MonotonicTime since{};
-  std::chrono::nanoseconds took{};  // the producer's leg
-};
 
 // What the end of an exchange means; `status` 0: no head came.
 LegResult LegResultOf(EngineEnd end, int status);

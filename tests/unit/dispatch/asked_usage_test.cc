@@ -1,6 +1,7 @@
 // The usage of streams, asked for on the router's account: it is noted, and no client sees it.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -131,11 +132,28 @@ TEST(AskedUsageTest, AnEngineThatRefusesTheRequestGetsItAsItCame) {
     EXPECT_EQ(TextOf(client->body),
               VirtualEngine::Answer(Ids(kPromptTokens), VirtualEngine::kDefaultTokens));
     EXPECT_EQ(fleet->link.calls().back().body->find("stream_options"), std::string::npos);
+    EXPECT_EQ(fleet->observer.fallbacks,
+              (std::map<DispatchFallback, int>{{DispatchFallback::kUsageRefused, 1}}))
+        << "the handshake is used all the same";
+    EXPECT_EQ(fleet->observer.leases_left, 0);
+    EXPECT_LE(fleet->reports.handshakes, 1);
     EXPECT_TRUE(fleet->observer.overlaps.empty());
     EXPECT_EQ(fleet->observer.ends.at(0).outcome, DispatchOutcome::kSuccess);
     EndLoad(fleet.get());
     fleet->ExpectNothingLeft();
   }
+}
+
+TEST(AskedUsageTest, StrictDisaggregationDoesNotFailForIt) {
+  FleetOptions options = Asking(true);
+  options.router.strict_disaggregation = true;
+  const auto fleet = PrefillFleet(options);
+  fleet->side.Break(EngineLegKind::kConsume, Fault::k400);
+  const auto client = fleet->SendAndRun(CompletionBody(Ids(kPromptTokens), true));
+  EXPECT_EQ(client->status, 200);
+  EXPECT_NE(fleet->link.calls().back().body->find("\"do_remote_prefill\":true"), std::string::npos);
+  EXPECT_EQ(fleet->observer.ends.at(0).outcome, DispatchOutcome::kSuccess);
+  fleet->ExpectNothingLeft();
 }
 
 TEST(AskedUsageTest, WhatAnEngineSaysAgainstTheClientsOwnBodyReachesTheClient) {
