@@ -70,7 +70,7 @@ struct KvEvent {
 };
 
 // First problem of an event. Names on the wire are Dynamo's (`status` label of
-// kv_cache_events_applied); the last two are ours.
+// kv_cache_events_applied); the last three are ours.
 enum class ApplyStatus : uint8_t {
   kOk,
   // stored on the device: the parent is not held there by this (worker, rank); nothing was stored
@@ -82,8 +82,11 @@ enum class ApplyStatus : uint8_t {
   kInvalidBlock,
   kStaleIncarnation,  // the worker has a newer life
   kUnknownWorker,     // no such worker, or dp_rank outside its range
+  // as kParentBlockNotFound, but what this (worker, rank) held was forgotten since it was last
+  // cleared (RouterConfig::max_device_blocks): nothing that was said is missing
+  kParentForgotten,
 };
-inline constexpr int kApplyStatusCount = 6;
+inline constexpr int kApplyStatusCount = 7;
 
 struct ApplyResult {
   ApplyStatus status = ApplyStatus::kOk;

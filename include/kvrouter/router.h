@@ -120,6 +120,7 @@ struct PartitionSnapshot {
   uint64_t index_unique_blocks = 0;  // distinct block positions in the tree
   uint64_t index_holder_blocks = 0;  // (target, block held on the device) pairs
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
+  uint64_t device_forgotten_total = 0;                       // blocks, for max_device_blocks
   uint64_t lower_tier_forgotten_total = 0;                   // blocks, for max_lower_tier_blocks
   uint64_t index_bytes = 0;  // estimate of the memory the index holds
   uint64_t index_nodes = 0;

@@ -132,6 +132,8 @@ absl::Status Validate(const RouterConfig& config) {
   KVR_RETURN_IF_ERROR(CheckCount("max_partitions", config.max_partitions, kMaxPartitionsLimit));
   KVR_RETURN_IF_ERROR(
       CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max()));
+  KVR_RETURN_IF_ERROR(CheckCount("max_device_blocks", config.max_device_blocks,
+                                 std::numeric_limits<uint32_t>::max()));
   return CheckCount("max_lower_tier_blocks", config.max_lower_tier_blocks,
                     std::numeric_limits<uint32_t>::max());
 }

@@ -128,7 +128,8 @@ void Partition::Gate::Close() {
 Partition::Partition(Identity identity, const RouterConfig& config)
     : identity_(std::move(identity)),
       source_(OverlapSourceOf(config)),
-      index_({.max_lower_tier_blocks = config.max_lower_tier_blocks}),
+      index_({.max_device_blocks = config.max_device_blocks,
+              .max_lower_tier_blocks = config.max_lower_tier_blocks}),
       predictions_(KeepsPredictions(config) ? std::make_unique<BlockIndex>() : nullptr),
       routed_(MakeRouted(config, &index_, predictions_.get())),
       scheduler_(SchedulerOptions(identity_, config.scheduler, config.sessions)),
@@ -286,6 +287,7 @@ PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
           .index_unique_blocks = stats.unique_blocks,
           .index_holder_blocks = stats.holder_blocks,
           .tier_blocks = stats.tier_blocks,
+          .device_forgotten_total = stats.device_forgotten_blocks,
           .lower_tier_forgotten_total = stats.lower_tier_forgotten_blocks,
           .index_bytes = stats.bytes,
           .index_nodes = stats.nodes,

@@ -145,6 +145,10 @@ void AddLimitOptions(std::vector<Option>* table) {
                     1, kMaxPartitionsLimit, "Pairs of model and routing group."));
   t.push_back(Whole("max-workers", "KVROUTER_MAX_WORKERS", KVR_SETTING(router.max_workers), 1,
                     kMaxU32, "Registered workers."));
+  t.push_back(Whole("max-device-blocks", "KVROUTER_MAX_DEVICE_BLOCKS",
+                    KVR_SETTING(router.max_device_blocks), 1, kMaxU32,
+                    "Blocks of a rank on its device; beyond it the rank is forgotten and fills "
+                    "again."));
   t.push_back(
       Whole("max-lower-tier-blocks", "KVROUTER_MAX_LOWER_TIER_BLOCKS",
             KVR_SETTING(router.max_lower_tier_blocks), 1, kMaxU32,

@@ -173,3 +173,23 @@ def test_a_dump_keeps_the_tiers(start, new_engine):
             assert overlap_of(copy, tokens) == overlap_of(original, tokens), f'seed {seed}, prompt {i}, the copy by {name}'
     walked = [overlap_of(original, tokens).get((1, 0), (0, 0, 0, 0)) for tokens in prompts]
     assert all(sum(blocks[tier] for blocks in walked) > 5 for tier in range(4)), f'seed {seed}: too little to compare'
+
+
+def test_a_rank_that_never_drops_blocks_is_forgotten_and_not_in_doubt(start, new_engine):
+    daemon = start('--max-device-blocks', '4')
+    engine = new_engine()
+    daemon.register(1, events=live_events(engine.endpoint))
+    engine.wait_for_subscriber()
+    engine.store([1, 2, 3, 4], range(16))
+    wait_for('the first four', lambda: overlap_of(daemon, range(24)).get((1, 0)) == (4, 0, 0, 0))
+    degraded = daemon.metrics().all('kvrouter_feed_degraded', worker_id='1')
+    engine.store([5], range(16, 20), parent=4)
+    engine.store([6], range(20, 24), parent=5)
+    wait_for('what follows is forgotten, too', lambda: daemon.metrics().one(
+        'dynamo_component_kv_cache_events_applied', event_type='stored', status='parent_forgotten') == 1)
+    metrics = daemon.metrics()
+    assert metrics.one('kvrouter_index_device_forgotten_blocks_total') == 5
+    assert metrics.one('dynamo_component_kv_cache_events_applied', event_type='stored', status='parent_block_not_found') == 0
+    assert metrics.all('kvrouter_feed_degraded', worker_id='1') == degraded
+    engine.store([1, 2], range(8))
+    wait_for('it fills again', lambda: overlap_of(daemon, range(24)).get((1, 0)) == (2, 0, 0, 0))

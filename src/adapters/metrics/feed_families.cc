@@ -24,6 +24,8 @@ const char* ApplyStatusLabel(ApplyStatus status) {
       return "stale_incarnation";
     case ApplyStatus::kUnknownWorker:
       return "unknown_worker";
+    case ApplyStatus::kParentForgotten:
+      return "parent_forgotten";
   }
   return "unknown";
 }

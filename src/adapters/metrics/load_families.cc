@@ -104,6 +104,7 @@ void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFami
   show(Metric::kIndexHolderBlocks, &PartitionSnapshot::index_holder_blocks);
   show(Metric::kIndexBytes, &PartitionSnapshot::index_bytes);
   show(Metric::kIndexNodes, &PartitionSnapshot::index_nodes);
+  show(Metric::kIndexDeviceForgotten, &PartitionSnapshot::device_forgotten_total);
   show(Metric::kIndexLowerTierForgotten, &PartitionSnapshot::lower_tier_forgotten_total);
   out->Open(Metric::kIndexLowerTierBlocks);
   for (const PartitionSnapshot& partition : partitions) {

@@ -135,6 +135,7 @@ enum class Metric : uint8_t {
   kIndexBlocks,
   kIndexHolderBlocks,
   kIndexLowerTierBlocks,
+  kIndexDeviceForgotten,
   kIndexLowerTierForgotten,
   kIndexBytes,
   kIndexNodes,

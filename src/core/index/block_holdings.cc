@@ -146,6 +146,7 @@ void BlockHoldings::ReleaseUnnamed(uint32_t slot) {
 
 BlockHoldings::Detached BlockHoldings::Detach(Target target, bool staged) {
   Detached detached;
+  forgotten_.erase({target, staged});
   const uint32_t device_slot = holders_.Find(target, staged);
   if (device_slot == kNoId) return detached;
   for (size_t tier = 0; tier < kStorageTierCount; ++tier) {
@@ -174,11 +175,18 @@ BlockHoldings::Detached BlockHoldings::ForgetOverfull(const Holding& of) {
   const uint32_t device_slot = holders_.Find(of.target, of.staged);
   if (device_slot == kNoId) return detached;
   const uint64_t blocks = BlocksOf(device_slot, of.tier);
-  if (blocks <= max_lower_tier_blocks_) return detached;
+  if (of.tier == StorageTier::kDevice) {
+    if (blocks <= bounds_.device_blocks) return detached;
+    detached = Detach(of.target, of.staged);
+    forgotten_.emplace(of.target, of.staged);
+    device_forgotten_blocks_ += detached.blocks;
+    return detached;
+  }
+  if (blocks <= bounds_.lower_tier_blocks) return detached;
   const auto tier = static_cast<size_t>(of.tier);
   const uint32_t slot = holders_[device_slot].slots[tier];
   TotalFor(holders_[slot]) -= blocks;
-  forgotten_blocks_ += blocks;
+  lower_tier_forgotten_blocks_ += blocks;
   detached.blocks = blocks;
   detached.slots[tier] = slot;
   if (auto& loose = holders_[device_slot].loose) {
@@ -191,6 +199,7 @@ BlockHoldings::Detached BlockHoldings::ForgetOverfull(const Holding& of) {
 }
 
 void BlockHoldings::Promote(Target target) {
+  if (forgotten_.erase({target, /*staged=*/true}) > 0) forgotten_.emplace(target, false);
   const uint32_t device_slot = holders_.Find(target, /*staged=*/true);
   if (device_slot == kNoId) return;
   for (size_t tier = 0; tier < kStorageTierCount; ++tier) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -31,8 +32,13 @@ namespace kvrouter {
 // Thread-compatible: BlockIndex has the lock.
 class BlockHoldings {
  public:
-  explicit BlockHoldings(uint64_t max_lower_tier_blocks = ~uint64_t{0})
-      : max_lower_tier_blocks_(max_lower_tier_blocks) {}
+  // What a target may hold on its device, and on each tier below it.
+  struct Bounds {
+    uint64_t device_blocks = ~uint64_t{0};
+    uint64_t lower_tier_blocks = ~uint64_t{0};
+  };
+  BlockHoldings() = default;
+  explicit BlockHoldings(Bounds bounds) : bounds_(bounds) {}
 
   // Of which tier, in which of a target's two states.
   struct Holding {
@@ -53,7 +59,8 @@ class BlockHoldings {
   // are to be released by Sweep. Two steps, since releasing takes time in proportion to what was
   // held and the caller may let others in between.
   Detached Detach(Target target, bool staged = false);
-  // If the tier below the device holds more than its bound, it holds nothing from now on; as Detach.
+  // If the tier holds more than its bound, it holds nothing from now on, and if it is the device, no
+  // tier of the target does; as Detach.
   Detached ForgetOverfull(const Holding& of);
   // What is staged becomes what is held. REQUIRES: Detach(target).
   void Promote(Target target);
@@ -65,7 +72,9 @@ class BlockHoldings {
   // (target, block) pairs on a tier, as seen by lookups.
   uint64_t HeldBlocks(StorageTier tier) const { return held_blocks_[static_cast<size_t>(tier)]; }
   uint64_t HeldBlocks(Target target, StorageTier tier) const;
-  uint64_t forgotten_blocks() const { return forgotten_blocks_; }  // by ForgetOverfull, ever
+  // By ForgetOverfull, ever: because of the device, and because of a tier below it.
+  uint64_t device_forgotten_blocks() const { return device_forgotten_blocks_; }
+  uint64_t lower_tier_forgotten_blocks() const { return lower_tier_forgotten_blocks_; }
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
   struct NamedBlock {
@@ -121,8 +130,12 @@ class BlockHoldings {
   std::array<uint64_t, kStorageTierCount> held_blocks_ = {};
   std::array<uint64_t, kStorageTierCount> staged_blocks_ = {};
 
-  const uint64_t max_lower_tier_blocks_;
-  uint64_t forgotten_blocks_ = 0;
+  const Bounds bounds_ = {};
+  // Targets, with whether staged, whose device was forgotten since they were last detached: a parent
+  // that they name need not have been missed.
+  std::set<std::pair<Target, bool>> forgotten_;
+  uint64_t device_forgotten_blocks_ = 0;
+  uint64_t lower_tier_forgotten_blocks_ = 0;
 
   // Scratch of one event: per block of the event its name, its position's block and what to do.
   DuplicateFinder duplicates_;

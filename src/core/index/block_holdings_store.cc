@@ -42,7 +42,9 @@ ApplyResult BlockHoldings::Store(const Holding& of, const Stored& event) {
       return result;
     }
     if (previous == kNoId) {
-      result.status = ApplyStatus::kParentBlockNotFound;
+      result.status = forgotten_.contains({of.target, of.staged})
+                          ? ApplyStatus::kParentForgotten
+                          : ApplyStatus::kParentBlockNotFound;
       return result;
     }
   }

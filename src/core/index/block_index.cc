@@ -66,7 +66,9 @@ void FindExtensions(const BlockHoldings& holdings, std::span<const LocalBlockHas
 }  // namespace
 
 BlockIndex::BlockIndex(const BlockIndexLimits& limits)
-    : holdings_(std::make_unique<BlockHoldings>(limits.max_lower_tier_blocks)) {}
+    : holdings_(std::make_unique<BlockHoldings>(
+          BlockHoldings::Bounds{.device_blocks = limits.max_device_blocks,
+                                .lower_tier_blocks = limits.max_lower_tier_blocks})) {}
 BlockIndex::~BlockIndex() = default;
 
 ApplyResult BlockIndex::Apply(const KvEvent& event) {
@@ -97,11 +99,9 @@ ApplyResult BlockIndex::Store(const KvEvent& event, const Stored& stored) {
   {
     WriterLock lock(mu_);
     result = holdings_->Store(HoldingOf(event), stored);
-    if (event.tier != StorageTier::kDevice) {
-      const BlockHoldings::Detached detached = holdings_->ForgetOverfull(HoldingOf(event));
-      forgotten = detached.slots;
-      result.blocks_removed = static_cast<uint32_t>(detached.blocks);
-    }
+    const BlockHoldings::Detached detached = holdings_->ForgetOverfull(HoldingOf(event));
+    forgotten = detached.slots;
+    result.blocks_removed = static_cast<uint32_t>(detached.blocks);
   }
   Sweep(forgotten);
   return result;
@@ -237,7 +237,8 @@ BlockIndexStats BlockIndex::Stats() const {
                         .holder_blocks = holdings_->HeldBlocks(StorageTier::kDevice),
                         .nodes = holdings_->tree().node_count(),
                         .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
-  stats.lower_tier_forgotten_blocks = holdings_->forgotten_blocks();
+  stats.lower_tier_forgotten_blocks = holdings_->lower_tier_forgotten_blocks();
+  stats.device_forgotten_blocks = holdings_->device_forgotten_blocks();
   for (size_t tier = 0; tier < kStorageTierCount; ++tier)
     stats.tier_blocks[tier] = holdings_->HeldBlocks(static_cast<StorageTier>(tier));
   return stats;

@@ -46,7 +46,8 @@ struct BlockIndexStats {
   uint64_t unique_blocks = 0;
   uint64_t holder_blocks = 0;  // (target, block held on the device) pairs; nothing staged
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
-  uint64_t lower_tier_forgotten_blocks = 0;                  // for BlockIndexLimits, ever
+  uint64_t device_forgotten_blocks = 0;                      // for BlockIndexLimits, ever
+  uint64_t lower_tier_forgotten_blocks = 0;                  // the same
   uint64_t nodes = 0;                                        // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
@@ -58,6 +59,7 @@ struct TargetDumpCounts {
 };
 
 struct BlockIndexLimits {
+  uint64_t max_device_blocks = 16'777'216;      // of a target on its device
   uint64_t max_lower_tier_blocks = 16'777'216;  // of a target on one tier below the device
 };
 
@@ -114,9 +116,9 @@ class BlockIndex {
   BlockIndex& operator=(const BlockIndex&) = delete;
 
   // The incarnation is the caller's affair. A stored event is checked in this order: a hash
-  // twice or equal to the parent (kInvalidBlock), parent not held (kParentBlockNotFound), a hash
-  // that already names another position of this target on this tier (kInvalidBlock). An event
-  // without blocks is kOk.
+  // twice or equal to the parent (kInvalidBlock), parent not held (kParentBlockNotFound,
+  // kParentForgotten), a hash that already names another position of this target on this tier
+  // (kInvalidBlock). An event without blocks is kOk.
   ApplyResult Apply(const KvEvent& event);
 
   // With what it has staged. Unknown targets are fine.

@@ -72,6 +72,7 @@ TEST(ConfigTest, RangesOfTheRest) {
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_partitions = 0; }), "");
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_partitions = 4097; }), "");
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_workers = 0; }), "");
+  EXPECT_NE(refusal([](RouterConfig& c) { c.max_device_blocks = 0; }), "");
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_lower_tier_blocks = 0; }), "");
 }
 

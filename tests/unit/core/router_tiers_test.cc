@@ -201,6 +201,50 @@ TEST_F(RouterTiersTest, WhatIsForgottenForTheBoundIsCounted) {
   EXPECT_EQ(router.Snapshot().at(0).tier_blocks[1], 0u);
 }
 
+TEST_F(RouterTiersTest, DeviceBeyondItsBoundIsForgottenCountedAndFillsAgain) {
+  RouterConfig config;
+  config.max_device_blocks = 3;
+  Router router(config, nullptr);
+  for (uint64_t id = 1; id <= 2; ++id) ASSERT_TRUE(router.UpsertWorker(AWorker(id)).ok());
+  constexpr StorageTier kDevice = StorageTier::kDevice;
+  router.Apply(StoredOn(kDevice, tokens_, 0, 3, TargetOf(1)));
+  router.Apply(StoredOn(kHost, tokens_, 0, 2, TargetOf(1)));
+  router.Apply(StoredOn(kDevice, tokens_, 0, 3, TargetOf(2)));
+  EXPECT_EQ(router.Snapshot().at(0).device_forgotten_total, 0u);
+  router.Apply(StoredOn(kDevice, tokens_, 3, 4, TargetOf(1)));
+  const PartitionSnapshot snapshot = router.Snapshot().at(0);
+  EXPECT_EQ(snapshot.device_forgotten_total, 6u) << "with what it had on host";
+  EXPECT_EQ(snapshot.lower_tier_forgotten_total, 0u);
+  EXPECT_EQ(snapshot.index_holder_blocks, 3u) << "of the other worker";
+  EXPECT_EQ(snapshot.tier_blocks[1], 0u);
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 4, 5, TargetOf(1))).status,
+            ApplyStatus::kParentForgotten);
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 4, 5, TargetOf(2))).status,
+            ApplyStatus::kParentBlockNotFound)
+      << "nothing was forgotten of this one";
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 0, 2, TargetOf(1))).status, ApplyStatus::kOk);
+  EXPECT_EQ(router.Snapshot().at(0).index_holder_blocks, 5u);
+  // As a picture that takes the place of the last one, too: what was staged is gone, and with it
+  // what it was to replace.
+  KvEvent staged = StoredOn(kDevice, tokens_, 0, 4, TargetOf(2));
+  staged.staging = Staging::kStaged;
+  router.Apply(staged);
+  KvEvent commit;
+  commit.target = TargetOf(2);
+  commit.incarnation = Incarnation{1};
+  commit.data = Cleared{};
+  commit.staging = Staging::kCommit;
+  router.Apply(commit);
+  EXPECT_EQ(router.Snapshot().at(0).device_forgotten_total, 10u);
+  EXPECT_EQ(router.Snapshot().at(0).index_holder_blocks, 2u);
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 4, 5, TargetOf(2))).status,
+            ApplyStatus::kParentForgotten);
+  commit.staging = Staging::kNone;
+  router.Apply(commit);  // the engine says that it holds nothing
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 4, 5, TargetOf(2))).status,
+            ApplyStatus::kParentBlockNotFound);
+}
+
 TEST_F(RouterTiersTest, DumpAndSaveCarryTheTiers) {
   AddWorkers(2);
   FillFirst();

@@ -270,7 +270,7 @@ TEST(BlockIndexTiersTest, ATierBeyondItsBoundIsForgottenAndFillsAgain) {
   EXPECT_EQ(d.Tiers(1, "abcdefg"), (Blocks{3, 2, 2, 0}));
   EXPECT_EQ(d.Remove(kHost, 1, "y").status, ApplyStatus::kBlockNotFound);
   d.Store(1, 0, "abcdefghijk");
-  EXPECT_EQ(d.Tiers(1, "abcdefghijk"), (Blocks{11, 0, 0, 0})) << "no bound on the device";
+  EXPECT_EQ(d.Tiers(1, "abcdefghijk"), (Blocks{11, 0, 0, 0})) << "another bound on the device";
   for (uint64_t i = 0; i < 1000; ++i) {
     d.Apply(kHost, 1, Stored{.parent = {}, .blocks = {{EngineHash{i}, LocalBlockHash{i}}}});
     ASSERT_LE(d.HeldOn(kHost, 1), 5u);

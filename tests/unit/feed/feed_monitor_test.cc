@@ -48,15 +48,17 @@ TEST(FeedMonitorTest, AppliedEventsAreCountedByKindAndStatus) {
   store.data = Stored{.parent = EngineHash{9}, .blocks = {{}, {}, {}}};
   monitor.CountApplied(store, {.status = ApplyStatus::kOk, .blocks_duplicate = 2});
   monitor.CountApplied(store, {.status = ApplyStatus::kParentBlockNotFound});
+  monitor.CountApplied(store, {.status = ApplyStatus::kParentForgotten});
   KvEvent cleared;
   cleared.data = Cleared{};
   monitor.CountApplied(cleared, {});
   const FeedMonitor::AppliedCounts counts = monitor.Applied();
   EXPECT_EQ(counts.events[0][static_cast<size_t>(ApplyStatus::kOk)], 1u);
   EXPECT_EQ(counts.events[0][static_cast<size_t>(ApplyStatus::kParentBlockNotFound)], 1u);
+  EXPECT_EQ(counts.events[0][static_cast<size_t>(ApplyStatus::kParentForgotten)], 1u);
   EXPECT_EQ(counts.events[2][static_cast<size_t>(ApplyStatus::kOk)], 1u);
   EXPECT_EQ(counts.duplicate_store_events, 1u);
-  EXPECT_EQ(counts.orphan_blocks, 3u);
+  EXPECT_EQ(counts.orphan_blocks, 3u) << "nothing of what was forgotten";
 }
 
 }  // namespace

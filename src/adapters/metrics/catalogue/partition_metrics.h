@@ -89,6 +89,12 @@ inline constexpr auto kPartitionMetrics = std::to_array<MetricInfo>({
  .meaning = "Pairs of worker rank and block on a tier below its device in the index, by tier: "
             "host_pinned, disk, external.",
  .moves = kWithEvents},
+{.metric = Metric::kIndexDeviceForgotten,
+ .name = "kvrouter_index_device_forgotten_blocks_total", .type = kCounter,
+ .labels = kPartitionLabels, .unit = "blocks", .weighting = kEach, .origin = kOurs,
+ .meaning = "Blocks of a rank that were forgotten, on all tiers, because it announced more than "
+            "max_device_blocks on its device.",
+ .moves = "When a rank's device grows beyond the bound, by all that was known of the rank."},
 {.metric = Metric::kIndexLowerTierForgotten,
  .name = "kvrouter_index_lower_tier_forgotten_blocks_total", .type = kCounter,
  .labels = kPartitionLabels, .unit = "blocks", .weighting = kEach, .origin = kOurs,
