@@ -113,9 +113,9 @@ struct RouterConfig {
   uint64_t random_seed = 0;
   uint32_t max_partitions = 1024;  // 1..4096. (model, routing group) pairs
   uint32_t max_workers = 4096;     // > 0. Registered workers over all partitions
-  // Blocks of one rank on its device, and on one tier below it. Who announces more is taken not to
-  // announce removals: what was known of the tier is forgotten (of the device: of all tiers), and it
-  // fills again.
+  // Blocks of one rank on its device, and on one tier below it, of those that engines announce. Who
+  // announces more is taken not to announce removals: what was known of the tier is forgotten (with
+  // the device, of all tiers), and it fills again.
   uint32_t max_device_blocks = 16'777'216;      // > 0
   uint32_t max_lower_tier_blocks = 16'777'216;  // > 0
   std::optional<ShadowPolicy> shadow = std::nullopt;

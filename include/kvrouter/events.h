@@ -82,8 +82,8 @@ enum class ApplyStatus : uint8_t {
   kInvalidBlock,
   kStaleIncarnation,  // the worker has a newer life
   kUnknownWorker,     // no such worker, or dp_rank outside its range
-  // as kParentBlockNotFound, but what this (worker, rank) held was forgotten since it was last
-  // cleared (RouterConfig::max_device_blocks): nothing that was said is missing
+  // as kParentBlockNotFound, but what this (worker, rank) held was forgotten for
+  // RouterConfig::max_device_blocks and not cleared or replaced since: nothing need be missing
   kParentForgotten,
 };
 inline constexpr int kApplyStatusCount = 7;

@@ -111,9 +111,9 @@ struct MigrationConfig {
   uint64_t min_tokens = 16'384;
   // How much more than the target the source must hold; absent: min_tokens, too.
   std::optional<uint64_t> min_gain_tokens = {};
-  // What a worker computes when it has nothing else to do, and how long a block is under way from
-  // one to another: a pull that takes longer than computing is refused. 0 tokens a second: nothing
-  // is priced.
+  // Prompt tokens a second of a worker that has nothing else to do, and microseconds that a block
+  // is under way from one to another: a pull that would not be faster than computing is refused. 0
+  // tokens a second: nothing is priced.
   uint64_t prefill_tokens_per_s = 0;
   uint64_t transfer_us_per_block = 0;
 

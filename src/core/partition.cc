@@ -62,6 +62,17 @@ bool KeepsPredictions(const RouterConfig& config) {
          config.overlap_source.predicted_ttl.has_value();
 }
 
+// What is remembered of bookings has a bound of its own, max_routed_blocks, and is not to be
+// forgotten under whoever remembers it.
+constexpr BlockIndexLimits kLimitsOfRouted = {.max_device_blocks = ~uint64_t{0},
+                                              .max_lower_tier_blocks = ~uint64_t{0}};
+
+BlockIndexLimits LimitsOf(const RouterConfig& config) {
+  if (OverlapSourceOf(config) == OverlapSource::kRouting) return kLimitsOfRouted;
+  return {.max_device_blocks = config.max_device_blocks,
+          .max_lower_tier_blocks = config.max_lower_tier_blocks};
+}
+
 std::unique_ptr<RoutedBlocks> MakeRouted(const RouterConfig& config, BlockIndex* index,
                                          BlockIndex* predictions) {
   const OverlapSourceConfig& source = config.overlap_source;
@@ -128,9 +139,9 @@ void Partition::Gate::Close() {
 Partition::Partition(Identity identity, const RouterConfig& config)
     : identity_(std::move(identity)),
       source_(OverlapSourceOf(config)),
-      index_({.max_device_blocks = config.max_device_blocks,
-              .max_lower_tier_blocks = config.max_lower_tier_blocks}),
-      predictions_(KeepsPredictions(config) ? std::make_unique<BlockIndex>() : nullptr),
+      index_(LimitsOf(config)),
+      predictions_(KeepsPredictions(config) ? std::make_unique<BlockIndex>(kLimitsOfRouted)
+                                            : nullptr),
       routed_(MakeRouted(config, &index_, predictions_.get())),
       scheduler_(SchedulerOptions(identity_, config.scheduler, config.sessions)),
       sessions_(config.sessions) {}

@@ -49,8 +49,7 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config,
     return Refused(
         "only weights, temperature, what is tracked besides output, kv reuse, overload thresholds, "
         "queue, ejection, the gate, migration, decision detail and the shadow policy can change "
-        "while the router "
-        "runs");
+        "while the router runs");
   }
   // Without credit no overlap is looked for: another index.
   const double credit = before->config.scheduler.weights.overlap_score_credit;

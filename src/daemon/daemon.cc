@@ -118,7 +118,7 @@ Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
                   .cache = &select_cache_,
                   .router = &router_,
                   .clock = &SteadyClock(),
-                  .readiness = [this] { return CurrentReadiness(); }}),
+                  .readiness = [this] { return DescribeReadiness(); }}),
       http_(config_.http),
       indexer_({.workers = &workers_,
                 .routing = &service_,
@@ -307,7 +307,12 @@ Readiness Daemon::CurrentReadiness() {
     MutexLock lock(readiness_mu_);
     readiness = readiness_rule_.Evaluate(inputs, now);
   }
-  readiness.openai_door = dispatch_.Describe(workers, inputs.stopping);
+  return readiness;
+}
+
+Readiness Daemon::DescribeReadiness() {
+  Readiness readiness = CurrentReadiness();
+  readiness.openai_door = dispatch_.Describe(workers_.List(), stopping_.load());
   return readiness;
 }
 

@@ -82,7 +82,8 @@ class Daemon {
   void LogDecisionLog();
   DiscoveryFigures ReadDiscovery() const;
   absl::Status WriteAddressesFile();
-  Readiness CurrentReadiness();
+  Readiness CurrentReadiness();   // asked several times a second
+  Readiness DescribeReadiness();  // with the OpenAI door, for whoever reads it
   HttpFigures CurrentHttpFigures() const;
   StatusDispatch CurrentDispatch() const;
   StatusReport CurrentStatus();

@@ -170,7 +170,7 @@ StatusReport Daemon::CurrentStatus() {
   return {
       .version = config_.metrics.version,
       .uptime = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock().Now() - created_at_),
-      .readiness = CurrentReadiness(),
+      .readiness = DescribeReadiness(),
       .partitions = router_.Snapshot(),
       .workers = workers_.List(),
       .feeds = feeds_.Reports(),

@@ -133,7 +133,10 @@ std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSettin
   if (source != OverlapSource::kRouting) idle.push_back("router-ttl-secs");
   if (source == OverlapSource::kNone) idle.push_back("router-predicted-ttl-secs");
   // Nobody fills an index of events, so there is none to save or to take over.
-  if (source != OverlapSource::kEvents) idle.insert(idle.end(), {"snapshot-path", "indexer-peers"});
+  if (source != OverlapSource::kEvents) {
+    idle.insert(idle.end(),
+                {"snapshot-path", "indexer-peers", "max-device-blocks", "max-lower-tier-blocks"});
+  }
   if (router.migration.prefill_tokens_per_s == 0)
     idle.push_back("kv-migration-transfer-us-per-block");
   std::vector<std::string> out;

@@ -126,8 +126,8 @@ void AddMigrationOptions(std::vector<Option>* table) {
   t.push_back(Whole("kv-migration-prefill-tokens-per-s",
                     "KVROUTER_KV_MIGRATION_PREFILL_TOKENS_PER_S",
                     KVR_SETTING(router.migration.prefill_tokens_per_s), 0, 1'000'000'000,
-                    "What a worker computes that has nothing else to do: a pull that would take "
-                    "longer than computing is refused. 0: only the floors count."));
+                    "Prompt tokens a second of a worker that has nothing else to do: a pull that "
+                    "would not be faster than computing is refused. 0: only the floors count."));
   t.push_back(Whole("kv-migration-transfer-us-per-block",
                     "KVROUTER_KV_MIGRATION_TRANSFER_US_PER_BLOCK",
                     KVR_SETTING(router.migration.transfer_us_per_block), 0, 3'600'000'000,

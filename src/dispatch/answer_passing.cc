@@ -23,6 +23,7 @@ void AnswerPassing::Reset() {
   has_head_ = is_stream_ = error_cut_ = false;
   held_.clear();
   scanner_ = {};
+  rest_ = {};
   whole_reply_.reset();
 }
 
@@ -64,10 +65,15 @@ bool AnswerPassing::BeginWith(std::string_view first) {
   return first.empty() || client_->Write(first);
 }
 
+void AnswerPassing::ReadRest() {
+  if (is_stream_) rest_ = scanner_.TakeRest();
+}
+
 void AnswerPassing::End() {
   if (is_stream_) {
     if (!begun_) BeginWith(std::exchange(held_, {}));
-    if (const std::string_view rest = scanner_.TakeRest(); !rest.empty()) client_->Write(rest);
+    if (rest_.empty()) ReadRest();
+    if (!rest_.empty()) client_->Write(rest_);
     client_->End();
   } else if (begun_) {
     client_->End();

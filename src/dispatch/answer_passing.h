@@ -47,6 +47,9 @@ class AnswerPassing {
   bool Body(std::string_view piece);
   // It came whole.
   bool CanEnd() const { return begun_ || !is_stream_ || scanner_.done() || scanner_.finished(); }
+  // It has ended: what is left of a stream is read as an event, so that what is known of the answer
+  // is all there is. REQUIRES: CanEnd().
+  void ReadRest();
   // REQUIRES: CanEnd().
   void End();
 
@@ -91,6 +94,7 @@ class AnswerPassing {
   bool error_cut_ = false;
   std::string held_;
   SseScanner scanner_;
+  std::string_view rest_;  // read already, to be passed on at the end; in scanner_
   mutable std::unique_ptr<const OpenAiReply> whole_reply_;  // of held_; null: not read yet
 };
 

@@ -9,8 +9,9 @@
 
 namespace kvrouter {
 
-// The dispatcher's settings in force. A request loads them once and is served by that version whole,
-// whatever becomes of them meanwhile; so does each text on its way to an engine.
+// The dispatcher's settings in force. A request loads them once and is dispatched by that version
+// whole, whatever becomes of them meanwhile. Tokenising goes by the version in force when the call
+// to the engine began, probes of rendering by the newest.
 //
 // What the parts were built with cannot change: requests at one time, and memory of the token
 // cache. A difference there is refused, since it would be written down and not happen.

@@ -345,6 +345,7 @@ void DispatchedRequest::OnUsageRefused() {
 void DispatchedRequest::OnServed(LegResult result) {
   const int status = leg_->status;
   held_at_.reset();
+  answer_.ReadRest();
   if (result == LegResult::kSucceeded) {
     if (!first_token_at_) context_->routing->PrefillComplete(id_);
     if (answer_.output_tokens() > 0)

@@ -24,12 +24,13 @@ namespace kvrouter {
 // to the tokenizer. Thread-compatible.
 class PreparedRequest {
  public:
-  // Errors: kInvalidRequest, kTooLarge; kUnknownPartition for a body without a model that could be
-  // guessed. A model nobody serves now is the router's to judge.
+  // Borrowed for the call.
   struct Sources {
     const ModelDirectory& directory;
     const DispatchConfig& config;
   };
+  // Errors: kInvalidRequest, kTooLarge; kUnknownPartition for a body without a model that could be
+  // guessed. A model nobody serves now is the router's to judge.
   static absl::StatusOr<PreparedRequest> Of(const Sources& sources, OpenAiEndpoint endpoint,
                                             const HeaderList& headers, std::string body,
                                             std::string_view routing_group = {});

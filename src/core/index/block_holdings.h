@@ -59,8 +59,8 @@ class BlockHoldings {
   // are to be released by Sweep. Two steps, since releasing takes time in proportion to what was
   // held and the caller may let others in between.
   Detached Detach(Target target, bool staged = false);
-  // If the tier holds more than its bound, it holds nothing from now on, and if it is the device, no
-  // tier of the target does; as Detach.
+  // If the tier holds more than its bound, it holds nothing from now on, and if it is the device,
+  // no tier of the target does; as Detach.
   Detached ForgetOverfull(const Holding& of);
   // What is staged becomes what is held. REQUIRES: Detach(target).
   void Promote(Target target);
@@ -131,8 +131,8 @@ class BlockHoldings {
   std::array<uint64_t, kStorageTierCount> staged_blocks_ = {};
 
   const Bounds bounds_ = {};
-  // Targets, with whether staged, whose device was forgotten since they were last detached: a parent
-  // that they name need not have been missed.
+  // Targets, with whether staged, whose device was forgotten since they were last detached: a
+  // parent that they name need not have been missed.
   std::set<std::pair<Target, bool>> forgotten_;
   uint64_t device_forgotten_blocks_ = 0;
   uint64_t lower_tier_forgotten_blocks_ = 0;

@@ -94,8 +94,8 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 // Tiers: a target's blocks on lower tiers are further holdings in the same tree, each tier with
 // names and counts of its own. They continue a prefix that the device began (TierWalk). A block may
 // be stored on a lower tier before what precedes it is known: it is kept aside until then. Not every
-// connector announces what it drops: a tier that grows beyond its bound is forgotten as a whole, and
-// fills again.
+// connector announces what it drops: a tier that grows beyond its bound is forgotten as a whole, with
+// the device all tiers are, and fills again.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.

@@ -35,7 +35,7 @@ namespace kvrouter {
 // so a credit other than 1 under- or overstates the worth of a hit. The clamps keep a cost from
 // going negative, where the taint multiplier would turn a penalty into a reward. Counts become
 // doubles before any division. Parity: Dynamo v1.4.1 lib/kv-router/src/scheduling/selector; see
-// docs/parity.md#cost.
+// docs/parity.md#scheduling.
 
 // What is the same for all candidates of a request.
 struct ScoreContext {

@@ -1,6 +1,7 @@
 #ifndef KVROUTER_CORE_SCHEDULE_SEEN_CANDIDATES_H_
 #define KVROUTER_CORE_SCHEDULE_SEEN_CANDIDATES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -27,8 +28,10 @@ class SeenCandidates {
   void ExpectToKeep() {
     place_ = memory_.NextPlace(kHeaderBytes + kMaxDetailedCandidates * sizeof(SeenCandidate) +
                                kMaxBytesBehind);
-    for (size_t i = 0; i < kHeaderBytes + size_ * sizeof(SeenCandidate); i += kCacheLineBytes) {
-      __builtin_prefetch(place_ + i, /*rw=*/1);  // as many as there were the last time
+    // For as many as there were the last time, as far as they can be kept.
+    const size_t expected = std::min(size_, kMaxDetailedCandidates);
+    for (size_t i = 0; i < kHeaderBytes + expected * sizeof(SeenCandidate); i += kCacheLineBytes) {
+      __builtin_prefetch(place_ + i, /*rw=*/1);
     }
     Begin(0);
   }

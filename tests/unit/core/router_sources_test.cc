@@ -77,6 +77,19 @@ TEST_F(RouterSourcesTest, AdviceIsNotRemembered) {
   EXPECT_EQ(FiguresOf(router).blocks, 0u);
 }
 
+// The bound on what engines announce is not theirs: forgotten under those who remember it, it could
+// never be held again.
+TEST_F(RouterSourcesTest, WhatIsRememberedOfBookingsHasItsOwnBound) {
+  for (RouterConfig config : {Approximate(), Predicting()}) {
+    config.max_device_blocks = 2;
+    Router router(config, nullptr);
+    AddWorkers(&router, 1);
+    Decide(router, ARequest(tokens_), seconds(1));
+    EXPECT_EQ(Decide(router, ARequest(tokens_), milliseconds(1500)).overlap_blocks, 4u);
+    EXPECT_EQ(router.Snapshot()[0].device_forgotten_total, 0u);
+  }
+}
+
 TEST_F(RouterSourcesTest, AReservationIsRemembered) {
   Router router(Approximate(), nullptr);
   AddWorkers(&router, 2);

@@ -90,6 +90,20 @@ TEST(AskedUsageTest, WhatTheEngineFoundInItsCacheIsNoted) {
   fleet->ExpectNothingLeft();
 }
 
+TEST(AskedUsageTest, IsNotedAlsoIfTheStreamEndsInsideOfItsEvent) {
+  const auto fleet = LocalFleet(Asking(true));
+  for (auto& [id, engine] : fleet->engines) {
+    engine->cached_tokens = 48;
+    engine->stops_inside_usage = true;
+  }
+  const auto client = fleet->SendAndRun(CompletionBody(Ids(kPromptTokens), true));
+  EXPECT_TRUE(client->ended);
+  EXPECT_EQ(client->body.find("usage"), std::string::npos);
+  ASSERT_EQ(fleet->observer.overlaps.size(), 1u);
+  EXPECT_EQ(fleet->observer.overlaps[0].delivered_tokens, 48u);
+  fleet->ExpectNothingLeft();
+}
+
 TEST(AskedUsageTest, AllElseInTheBodyStaysAsItCame) {
   const auto fleet = LocalFleet(Asking(true));
   const std::string body = CompletionBody(Ids(8), true, R"( , "seed" : 1.0 )");

@@ -82,6 +82,7 @@ class VirtualEngine {
   bool offers_render = true;
   Fault tokenize_fault = Fault::kNone;
   int cached_tokens = 0;
+  bool stops_inside_usage = false;  // streams end before the line end behind it
   int served = 0;
   int produced = 0;
   int consumed = 0;
@@ -294,9 +295,11 @@ class VirtualEngine {
       const Exchange& exchange = work.exchange;
       if (i == work.tokens) {
         if (work.body.contains("stream_options")) {
-          exchange->Body(Event({{"choices", Json::array()}, {"usage", Usage(work)}}));
+          std::string usage = Event({{"choices", Json::array()}, {"usage", Usage(work)}});
+          if (stops_inside_usage) usage.pop_back();
+          exchange->Body(usage);
         }
-        exchange->Body("data: [DONE]\n\n");
+        if (!stops_inside_usage) exchange->Body("data: [DONE]\n\n");
         exchange->End(EngineEnd::kComplete);
         return;
       }
