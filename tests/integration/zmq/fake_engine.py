@@ -27,6 +27,7 @@ class Engine:
         self.live_hwm = 100_000       # as engines; ROUTER keeps ZMQ's default of 1,000
         self.defer_replies = False    # take requests, answer when told
         self.send_patience_seconds = 0
+        self.live_patience_seconds = 0  # instead of dropping at once when a subscriber's queue is full
         self.deferred = []
         self.drop_reply_tail = 0      # leave out that many of the last messages of a reply, and the end marker
         self.subscribed = 0
@@ -80,12 +81,26 @@ class Engine:
         self.live.send_multipart([bytes.fromhex(frame) for frame in frames])
         return {}
 
+    def send_live(self, frames):
+        if not self.live_patience_seconds:
+            return self.live.send_multipart(frames)
+        self.live.xpub_nodrop = 1
+        end = time.monotonic() + self.live_patience_seconds
+        while True:
+            try:
+                return self.live.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                if time.monotonic() > end:  # nobody takes them: what follows is dropped at once
+                    self.live.xpub_nodrop = self.live_patience_seconds = 0
+                    return self.live.send_multipart(frames)
+                time.sleep(0.001)
+
     def publish(self, events, rank=0, send=True, keep=True, form='array', times=1):
         """`send` false: lost on the way. `keep` false: not in the replay buffer."""
         for _ in range(times):
             payload = msgpack.packb([time.time(), [self.encode(event, form) for event in events], rank])
             if send:
-                self.live.send_multipart([self.topic, struct.pack('>Q', self.sequence), payload])
+                self.send_live([self.topic, struct.pack('>Q', self.sequence), payload])
             if keep:
                 self.history.append((self.sequence, payload))
             self.sequence += 1

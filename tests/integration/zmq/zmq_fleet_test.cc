@@ -224,7 +224,8 @@ TEST_F(ZmqFleetTest, AnAnswerThatNobodyReadsForAWhileArrivesWhole) {
 
 TEST_F(ZmqFleetTest, LiveBatchesThatNobodyReadsForAWhileAreNotLost) {
   StartSource(seconds(60), clock_);
-  engine_.Call("set", {{"live_hwm", 4000}});  // too few for those that we do not take
+  // Too few for those that we do not take; it is we who have to take them, however slowly.
+  engine_.Call("set", {{"live_hwm", 4000}, {"live_patience_seconds", 5}});
   WorkerSpec spec = Spec(kWorker, {Endpoints(engine_.Call("bind"))});
   spec.block_size_tokens = 512;
   Register(spec);
