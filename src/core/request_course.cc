@@ -220,20 +220,22 @@ MigrationPlan RequestCourse::Migrate(const Placement& placement,
       .has_prefill_result = request().has_prefill_result ||
                             (request().phase == RequestPhase::kDecode && !request().prefill_here),
       .has_session = state_.session.key != kNoSession};
+  const auto pending_tokens = [&](const Target& source) -> uint64_t {
+    if (parts_.config.migration.prefill_tokens_per_s == 0) return 0;  // nothing is priced
+    return partition.scheduler().PendingPrefillTokens(source);
+  };
   if (placement.best_overlap_target) {
     context.best = partition.FindWorker(placement.best_overlap_target->worker);
     context.best_overloaded = partition.scheduler().IsOverloaded(*placement.best_overlap_target,
                                                                  parts_.config.scheduler.overload);
-    context.best_pending_prefill_tokens =
-        partition.scheduler().PendingPrefillTokens(*placement.best_overlap_target);
+    context.best_pending_prefill_tokens = pending_tokens(*placement.best_overlap_target);
   } else if (context.has_session) {
     context.home = partition.sessions().HomeOf(state_.session.key);
     if (context.home) {
       context.home_worker = partition.FindWorker(context.home->worker);
       context.home_overloaded =
           partition.scheduler().IsOverloaded(*context.home, parts_.config.scheduler.overload);
-      context.home_pending_prefill_tokens =
-          partition.scheduler().PendingPrefillTokens(*context.home);
+      context.home_pending_prefill_tokens = pending_tokens(*context.home);
     }
   }
   MigrationPlan plan = kvrouter::Migrate(parts_.config.migration, decision.target, context);

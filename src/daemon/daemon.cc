@@ -49,6 +49,7 @@ struct Daemon::Timers {
   WarmStartLog warm_start_log;
   std::string last_reason = "starting";
   std::string last_log_failure;
+  uint64_t forgotten_blocks = 0;
 };
 
 Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
@@ -337,6 +338,18 @@ void Daemon::LogStateChanges() {
   }
 }
 
+void Daemon::LogForgotten() {
+  uint64_t forgotten_blocks = 0;
+  for (const PartitionSnapshot& partition : router_.Snapshot())
+    forgotten_blocks += partition.device_forgotten_total + partition.lower_tier_forgotten_total;
+  const uint64_t before = std::exchange(timers_state_->forgotten_blocks, forgotten_blocks);
+  if (forgotten_blocks <= before) return;
+  spdlog::warn(
+      "event=blocks_forgotten blocks={} detail=\"a rank announced more than max_device_blocks or "
+      "max_lower_tier_blocks\"",
+      forgotten_blocks - before);
+}
+
 void Daemon::LogDiscovery() {
   for (const DiscoveryJournal::Line& line : journal_.Take()) {
     std::string text = "event=" + line.event;
@@ -372,6 +385,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     if (now >= next_tick) {
       service_.Tick();
       select_cache_.Expire(now);
+      LogForgotten();  // looks at every target: not more often
       next_tick = now + config_.router.scheduler.expiry_check_period;
     }
     MutexLock lock(timers_state_->mu);

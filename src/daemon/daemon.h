@@ -89,6 +89,7 @@ class Daemon {
   StatusReport CurrentStatus();
   void PublishReadiness();
   void LogStateChanges();
+  void LogForgotten();
   void LogDiscovery();
   void LoadSnapshot();
   WarmStartFigures ReadWarmStart() const;

@@ -176,7 +176,7 @@ def test_a_dump_keeps_the_tiers(start, new_engine):
 
 
 def test_a_rank_that_never_drops_blocks_is_forgotten_and_not_in_doubt(start, new_engine):
-    daemon = start('--max-device-blocks', '4')
+    daemon = start('--max-device-blocks', '4', '--expiry-check-period-ms', '100')
     engine = new_engine()
     daemon.register(1, events=live_events(engine.endpoint))
     engine.wait_for_subscriber()
@@ -189,6 +189,7 @@ def test_a_rank_that_never_drops_blocks_is_forgotten_and_not_in_doubt(start, new
         'dynamo_component_kv_cache_events_applied', event_type='stored', status='parent_forgotten') == 1)
     metrics = daemon.metrics()
     assert metrics.one('kvrouter_index_device_forgotten_blocks_total') == 5
+    wait_for('a line', lambda: 'event=blocks_forgotten blocks=5 ' in daemon.log.read_text())
     assert metrics.one('dynamo_component_kv_cache_events_applied', event_type='stored', status='parent_block_not_found') == 0
     assert metrics.all('kvrouter_feed_degraded', worker_id='1') == degraded
     engine.store([1, 2], range(8))

@@ -169,9 +169,10 @@ bool Scheduler::IsOverloaded(const Target& target, const OverloadThresholds& thr
 
 uint64_t Scheduler::PendingPrefillTokens(const Target& target) const {
   MutexLock lock(mu_);
-  for (const Row& row : rows_)
-    if (row.target == target) return ledger_.LoadOf(row.slot).active_prefill_tokens;
-  return 0;
+  const auto row = std::lower_bound(rows_.begin(), rows_.end(), target,
+                                    [](const Row& r, const Target& t) { return r.target < t; });
+  if (row == rows_.end() || row->target != target) return 0;
+  return ledger_.LoadOf(row->slot).active_prefill_tokens;
 }
 
 void Scheduler::FindOverloaded(const OverloadThresholds& thresholds, CandidateTable* table) const {
