@@ -1,6 +1,7 @@
 #ifndef KVROUTER_BASE_BOUNDED_QUEUE_H_
 #define KVROUTER_BASE_BOUNDED_QUEUE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,10 +38,18 @@ class BoundedQueue {
     return PopLocked();
   }
 
-  // Waits up to `timeout`; nothing on time-out, or when the queue is closed and empty.
+  // Waits up to `timeout` (at most an hour); nothing on time-out, or when the queue is closed and
+  // empty.
   std::optional<T> PopFor(std::chrono::nanoseconds timeout) {
+    const auto end = std::chrono::steady_clock::now() + std::min(timeout, kLongestWait);
     MutexLock lock(mu_);
-    if (items_.empty() && !closed_) not_empty_.WaitFor(mu_, timeout);
+    // A producer notifies after it has let go of the lock, so the word may come late, when its item
+    // was taken long ago: one wait is not enough.
+    while (items_.empty() && !closed_) {
+      const auto left = end - std::chrono::steady_clock::now();
+      if (left <= std::chrono::nanoseconds(0)) break;
+      not_empty_.WaitFor(mu_, left);
+    }
     return PopLocked();
   }
 
@@ -63,6 +72,8 @@ class BoundedQueue {
   }
 
  private:
+  static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(1);  // no overflow
+
   std::optional<T> PopLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (items_.empty()) return std::nullopt;
     std::optional<T> item(std::move(items_.front()));

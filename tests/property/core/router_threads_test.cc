@@ -70,7 +70,7 @@ TEST(RouterThreadsTest, NothingIsLostOrCountedTwiceWhenEverythingHappensAtOnce) 
   };
   const auto finish = [&] {
     std::set<BookingId> seen;
-    while (const auto booking = handed_on.PopFor(std::chrono::seconds(5))) {
+    while (const auto booking = handed_on.PopFor(std::chrono::minutes(10))) {
       EXPECT_TRUE(seen.insert(*booking).second) << "ids are unique";
       router.KeepAlive(*booking, now());
       router.Finish(*booking, now());  // false if its worker left meanwhile

@@ -51,6 +51,32 @@ TEST(BoundedQueueTest, CloseWakesAWaitingConsumer) {
   queue.Close();
 }
 
+// The word of a producer that was put off between its push and its notification reaches a consumer
+// that has taken the item already and waits for the next.
+TEST(BoundedQueueTest, ALateNotificationDoesNotEndTheNextWait) {
+  constexpr int kProducers = 4;
+  constexpr int kItems = 20'000;
+  BoundedQueue<int> queue(kProducers * kItems);
+  int taken = 0;
+  std::jthread consumer([&] {
+    while (queue.PopFor(std::chrono::minutes(10))) ++taken;
+  });
+  {
+    std::vector<std::jthread> producers;
+    for (int p = 0; p < kProducers; ++p) {
+      producers.emplace_back([&queue] {
+        for (int i = 0; i < kItems; ++i) {
+          EXPECT_TRUE(queue.TryPush(i));
+          if (i % 8 == 0) std::this_thread::yield();
+        }
+      });
+    }
+  }
+  queue.Close();
+  consumer.join();
+  EXPECT_EQ(taken, kProducers * kItems) << "the consumer was told that nothing comes any more";
+}
+
 TEST(BoundedQueueTest, ManyThreadsLoseNothing) {
   constexpr int kProducers = 4;
   constexpr int kItems = 2000;
