@@ -44,8 +44,8 @@ struct BlockNaming {
   friend bool operator==(const BlockNaming&, const BlockNaming&) = default;
 };
 
-// How many blocks of a prompt have a name: floor(n / block size), EAGLE floor((n - 1) / block size).
-// 0 tokens per block: none.
+// How many blocks of a prompt have a name: floor(n / block size), EAGLE
+// floor((n - 1) / block size). 0 tokens per block: none.
 uint64_t FullBlocks(uint64_t tokens, const BlockNaming& naming);
 
 // A prompt's, or an event's, way to its block hashes.

@@ -93,7 +93,8 @@ struct OverlapSourceConfig {
 
 // How much of each decision is kept for explanation, metrics and logs.
 enum class DecisionDetail : uint8_t {
-  kFull,  // all candidates up to kMaxDetailedCandidates, else the best kBestCandidates and a summary
+  // All candidates up to kMaxDetailedCandidates, else the best kBestCandidates and a summary.
+  kFull,
   kWinner,  // the chosen candidate only
 };
 

@@ -23,7 +23,7 @@
 
 namespace kvrouter {
 
-// ---- What is asked -------------------------------------------------------------------------------------------------
+// ---- What is asked ------------------------------------------------------------------------------
 
 // The prompt as token ids. Borrowed: must live until Submit returns.
 struct TokenPrompt {
@@ -143,7 +143,7 @@ struct ReserveRequest {
   std::optional<bool> track_prefill_tokens = {};
 };
 
-// ---- What is answered ----------------------------------------------------------------------------------------------
+// ---- What is answered ---------------------------------------------------------------------------
 
 // How the request is to be served, in legs (plan.h).
 enum class Plan : uint8_t {

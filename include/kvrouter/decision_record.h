@@ -19,8 +19,8 @@
 
 namespace kvrouter {
 
-// Decisions written down so that they can be made again: what the choice was made from, and what was
-// chosen. Never a prompt; hashes of its blocks only if asked for.
+// Decisions written down so that they can be made again: what the choice was made from, and what
+// was chosen. Never a prompt; hashes of its blocks only if asked for.
 
 // One candidate as it is when scored. Inputs whose source does not exist stay at 0
 // (taint_multiplier: 1).
@@ -76,7 +76,8 @@ struct DecisionRecord {
   uint32_t tie_size = 1;
   double draw = 0;
 
-  std::vector<SequenceHash> sequence_hashes = {};  // of the prompt's full blocks; empty: not recorded
+  // Of the prompt's full blocks; empty: not recorded.
+  std::vector<SequenceHash> sequence_hashes = {};
 
   bool CanBeReplayed() const { return !candidates.empty(); }
 };

@@ -24,14 +24,14 @@ struct StoredBlock {
 };
 
 // Blocks that now continue `parent` in this order; without a parent they start a sequence. On the
-// device the parent must be held there. On a lower tier it may lie on any tier of the target; blocks
-// whose parent is on none are kept, and count from the moment it is on one.
+// device the parent must be held there. On a lower tier it may lie on any tier of the target;
+// blocks whose parent is on none are kept, and count from the moment it is on one.
 struct Stored {
   std::optional<EngineHash> parent;  // parent hash 0 is a real parent, not "none"
   std::vector<StoredBlock> blocks;
   // Lower tiers only: the blocks are copies of what the target holds on other tiers under these
-  // engine hashes, each for itself. Parent and local hashes are not set. Engines that offload say no
-  // more than this.
+  // engine hashes, each for itself. Parent and local hashes are not set. Engines that offload say
+  // no more than this.
   bool copies = false;
 };
 

@@ -14,8 +14,8 @@ inline constexpr uint64_t kMaxRoutedBlocksLimit =
 
 inline constexpr uint32_t kMaxBlockSizeTokens = 65536;  // WorkerSpec::block_size_tokens
 
-// Entries of a prompt's items by block that a door takes: more blocks than any prompt has that shows
-// images.
+// Entries of a prompt's items by block that a door takes:
+// more blocks than any prompt has that shows images.
 inline constexpr uint64_t kMaxItemBlocks = 1'048'576;
 
 }  // namespace kvrouter

@@ -28,11 +28,11 @@ struct PhaseTimes {
 };
 
 // The core reads no clock; whoever wants to know where its time goes lends it one. Told of every
-// decision that succeeds, advice included, just before the DecisionSink. Without an observer nothing
-// is measured.
+// decision that succeeds, advice included, just before the DecisionSink. Without an observer
+// nothing is measured.
 //
-// Thread safety: called concurrently, on the thread that decides. ReadClock is called with no lock of
-// the core held, up to six times a decision. Must not block.
+// Thread safety: called concurrently, on the thread that decides. ReadClock is called with no lock
+// of the core held, up to six times a decision. Must not block.
 class PhaseObserver {
  public:
   virtual ~PhaseObserver() = default;

@@ -31,7 +31,8 @@ namespace kvrouter {
 //
 //   Submit ──> identify ─> overlap ─> eligible ─> score ─> book ─> report ──> RouteDecision
 //                             ▲                              │
-//   Apply (KV events) ── index │                              └─ load ledger ── PrefillComplete, OutputBlock, Finish
+//   Apply (KV events) ── index │                              └─ load ledger ── PrefillComplete,
+//                                                                             OutputBlock, Finish
 //
 // Thread safety: thread-safe. Overlap look-ups run concurrently with each other; pick and book are
 // one critical section per partition. Owns no thread, reads no clock, does no I/O: `now` comes from
@@ -218,8 +219,8 @@ class Router {
     absl::StatusOr<RouteDecision> decision;
   };
 
-  // Those behind the pointers may be null; they must outlive the Router. `shared_cache` replaces the
-  // one that the config names. REQUIRES: Validate(config).ok().
+  // Those behind the pointers may be null; they must outlive the Router. `shared_cache` replaces
+  // the one that the config names. REQUIRES: Validate(config).ok().
   Router(RouterConfig config, DecisionSink* sink, PhaseObserver* phases = nullptr,
          DecisionRecorder* recorder = nullptr, const SharedCacheView* shared_cache = nullptr);
   ~Router();
@@ -243,16 +244,16 @@ class Router {
   // prompt tokens.
   absl::StatusOr<RouteDecision> Reserve(const ReserveRequest& request, MonotonicTime now);
 
-  // Decisions of waiting requests that became possible, and the ends of those whose deadline is over
-  // (DEADLINE_EXCEEDED kQueueDeadline). Call after anything that frees load or changes workers, and
-  // on a timer.
+  // Decisions of waiting requests that became possible, and the ends of those whose deadline is
+  // over (DEADLINE_EXCEEDED kQueueDeadline). Call after anything that frees load or changes
+  // workers, and on a timer.
   std::vector<Resolved> Pump(MonotonicTime now);
 
   // A waiting request leaves. False if the ticket is unknown or already resolved.
   bool Cancel(TicketId ticket);
 
-  // ---- A booking's life. All return false for an id that is not live (never booked, finished, expired, or its worker
-  // left); every call but Finish is a sign of life. ----
+  // ---- A booking's life. All return false for an id that is not live (never booked, finished,
+  // expired, or its worker left); every call but Finish is a sign of life. ----
 
   bool PrefillComplete(BookingId booking, MonotonicTime now);
   // `output_tokens` generated so far, cumulative; when it crosses a block boundary and output
@@ -339,9 +340,9 @@ class Router {
       const RouteRequest& request) const;
 
   // What the partition's workers hold, as stored events (StoreCounting::kSet, event ids 0, 1, 2,
-  // ...), target by target, tier by tier (KvEvent::tier) and parents before children; on a lower tier
-  // a parent may be of another tier that comes later. If nothing changes meanwhile, applying them
-  // in order to a Router with the same workers and no blocks gives the same overlap for every
+  // ...), target by target, tier by tier (KvEvent::tier) and parents before children; on a lower
+  // tier a parent may be of another tier that comes later. If nothing changes meanwhile, applying
+  // them in order to a Router with the same workers and no blocks gives the same overlap for every
   // prompt. If blocks come and go meanwhile, each event is still true of the moment it was read.
   // Blocks behind a hole score nothing and have no parent to name: left out and counted. How often
   // a block was stored is left out, too. `emit` gets the events in the calling thread, never under
@@ -353,11 +354,11 @@ class Router {
   absl::StatusOr<std::unique_ptr<DumpCursor>> OpenDump(std::string_view model_name,
                                                        std::string_view routing_group) const;
   // What one target holds, exactly: stored and removed events (StoreCounting::kCounted, no
-  // incarnation, each of one tier) that, applied in order to a target without blocks, make it hold the same blocks
-  // under the same names, each stored as often (up to 64 times), those behind holes included. How a
-  // feed's blocks outlive the process. Lookups and other targets' events go on meanwhile; REQUIRES:
-  // no event of this target. False: it was dropped meanwhile or is unknown, and what was emitted is
-  // void.
+  // incarnation, each of one tier) that, applied in order to a target without blocks, make it hold
+  // the same blocks under the same names, each stored as often (up to 64 times), those behind holes
+  // included. How a feed's blocks outlive the process. Lookups and other targets' events go on
+  // meanwhile; REQUIRES: no event of this target. False: it was dropped meanwhile or is unknown,
+  // and what was emitted is void.
   bool SaveTarget(Target target, const std::function<void(const KvEvent&)>& emit) const;
 
  private:

@@ -23,8 +23,8 @@ struct BlockRange {
 class SharedCacheView {
  public:
   virtual ~SharedCacheView() = default;
-  // Replaces `hits`: the blocks of the prompt that are there, ascending, disjoint, not empty. On the
-  // path of every decision, from any thread: answers from memory, does not wait.
+  // Replaces `hits`: the blocks of the prompt that are there, ascending, disjoint, not empty. On
+  // the path of every decision, from any thread: answers from memory, does not wait.
   virtual void FindHits(std::string_view model_name, std::string_view routing_group,
                         std::span<const LocalBlockHash> local_hashes,
                         std::span<const SequenceHash> sequence_hashes,

@@ -23,8 +23,8 @@ struct HttpGetLimits {
 };
 
 // GET http://`host_port``path`, whatever the status. Errors: UNAVAILABLE when the server cannot be
-// reached or does not answer in time, RESOURCE_EXHAUSTED when its body is too large, CANCELLED; each
-// names the address.
+// reached or does not answer in time, RESOURCE_EXHAUSTED when its body is too large, CANCELLED;
+// each names the address.
 absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::string& path,
                                      const HttpGetLimits& limits);
 inline absl::StatusOr<HttpAnswer> HttpFetch(const std::string& host_port, const std::string& path,

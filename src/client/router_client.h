@@ -13,9 +13,9 @@
 
 namespace kvrouter::client {
 
-// Blocking calls on a daemon's gRPC door. Each but Dump takes at most `timeout`. Errors are one line
-// that says which server, the code, the reason from the error's detail and, for a duplicate, where
-// the live booking is.
+// Blocking calls on a daemon's gRPC door. Each but Dump takes at most `timeout`. Errors are one
+// line that says which server, the code, the reason from the error's detail and, for a duplicate,
+// where the live booking is.
 class RouterClient {
  public:
   RouterClient(std::string host_port, std::chrono::milliseconds timeout);

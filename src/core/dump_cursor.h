@@ -13,8 +13,9 @@
 
 namespace kvrouter {
 
-// The targets that the partition had when the dump began, one after the other and tier by tier, each
-// as TargetDump reads it. A target that came later is left out; one that left meanwhile holds nothing.
+// The targets that the partition had when the dump began, one after the other and tier by tier,
+// each as TargetDump reads it. A target that came later is left out;
+// one that left meanwhile holds nothing.
 //
 // Thread-compatible.
 class DumpCursor::Impl {

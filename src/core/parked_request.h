@@ -17,8 +17,8 @@ namespace kvrouter {
 
 // A request that waits for its decision. Its caller's prompt is gone by then, so it owns what the
 // scheduler, the explanation and the sinks read: the hashes of the blocks, not the tokens, which
-// take several times as much. Not copied or moved: its parts point to each other. Thread-compatible;
-// from Park until it is released it belongs to the scheduler's mutex.
+// take several times as much. Not copied or moved: its parts point to each other.
+// Thread-compatible; from Park until it is released it belongs to the scheduler's mutex.
 struct ParkedRequest final : WaitingRequest {
   ParkedRequest(const RouteRequest& request, const IdentifiedPrompt& identified,
                 const CandidateFilter& eligible, const ScheduleRequest& to_schedule,
@@ -26,7 +26,8 @@ struct ParkedRequest final : WaitingRequest {
   ParkedRequest(const ParkedRequest&) = delete;
   ParkedRequest& operator=(const ParkedRequest&) = delete;
 
-  // What is held now, as find(hashes, &overlaps, &lower_overlaps) says, replaces what was held then.
+  // What is held now, as find(hashes, &overlaps, &lower_overlaps) says,
+  // replaces what was held then.
   template <typename Find>
   void LookUpOverlaps(const Find& find) {
     find(std::span<const LocalBlockHash>(local_hashes_), &overlaps_, &lower_overlaps_);

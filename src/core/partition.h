@@ -32,8 +32,8 @@ namespace kvrouter {
 // nothing re-creates what was dropped.
 //
 // Where overlaps come from is settled at construction (OverlapSource): events, the partition's own
-// bookings instead (they pass the same gates), or nothing; events may have a second index of bookings
-// beside theirs, the *predictions*.
+// bookings instead (they pass the same gates), or nothing; events may have a second index of
+// bookings beside theirs, the *predictions*.
 //
 // Thread safety: thread-safe, except that changes of workers (PutWorker, RemoveWorker) must be
 // serialised by the caller. Lock order: gate, then that of the routed blocks, then the index's own
@@ -87,8 +87,8 @@ class Partition {
   // As Router::Apply.
   ApplyResult Apply(const KvEvent& event);
 
-  // A booking: the prompt's blocks are now held by its target, if bookings say so. Void for an older
-  // life of the worker.
+  // A booking: the prompt's blocks are now held by its target, if bookings say so. Void for an
+  // older life of the worker.
   void Record(Target target, Incarnation incarnation, std::span<const LocalBlockHash> local_hashes,
               std::span<const SequenceHash> sequence_hashes, MonotonicTime now);
   // Forgets some of what such bookings said too long ago; true: there is more.

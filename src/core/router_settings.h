@@ -34,8 +34,9 @@ class RouterSettings {
 
   std::shared_ptr<const Version> Current() const { return current_.Load(); }
 
-  // As Router::Reconfigure. `before_published` changes the parts that do not read from here, once it
-  // is certain that the change takes place: whoever is decided by the new version finds them changed.
+  // As Router::Reconfigure. `before_published` changes the parts that do not read from here, once
+  // it is certain that the change takes place: whoever is decided by the new version finds them
+  // changed.
   absl::StatusOr<uint64_t> Change(const RouterConfig& config,
                                   const std::function<void()>& before_published);
 

@@ -44,9 +44,10 @@ inline constexpr int kReloadResultCount = 4;
 std::string_view ReloadResultName(ReloadResult result);
 
 // Reads the settings again, from the same places as at the start, when it is told to (SIGHUP) and
-// when their file or that of the policy classes has changed; and has them taken over whole or not at
-// all. Files are followed as the workers file is: by polling, links on the way included, and only once two looks agree.
-// Whatever is wrong with them, the settings in force stay, and the log says why.
+// when their file or that of the policy classes has changed; and has them taken over whole or not
+// at all. Files are followed as the workers file is: by polling, links on the way included, and
+// only once two looks agree. Whatever is wrong with them, the settings in force stay,
+// and the log says why.
 //
 // Thread safety: Start and Stop from one thread; Request and Read from any. One thread of its own.
 class ConfigReloader {

@@ -43,8 +43,8 @@ struct DispatchDoorConfig {
 // INVALID_ARGUMENT naming the setting.
 absl::Status Validate(const DispatchDoorConfig& config);
 
-// Dispatch, as the daemon runs it: link to the engines, dispatcher and OpenAI door. Without `enabled`
-// there is no door, without NeedsDispatcher() nothing at all.
+// Dispatch, as the daemon runs it: link to the engines, dispatcher and OpenAI door. Without
+// `enabled` there is no door, without NeedsDispatcher() nothing at all.
 //
 // Stop: the door takes no more connections and the dispatcher no more requests; running ones may
 // end up to the grace, the rest is told so; then what is left of connections closes.

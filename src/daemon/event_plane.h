@@ -46,7 +46,8 @@ absl::Status Validate(const EventPlaneConfig& config, const std::string& dynamo_
 class EventPlane {
  public:
   // Those behind the pointers outlive this object. `loads` is filled. Engines are asked for their
-  // history when it is their turn; ranks whose engine cannot tell what it holds are asked of `peers`.
+  // history when it is their turn; ranks whose engine cannot tell what it holds are asked of
+  // `peers`.
   EventPlane(const EventPlaneConfig& config, const std::string& dynamo_namespace,
              const EngineReplayHistoryConfig& replay, ReplayTurns* turns, PeerBlockSource* peers,
              Router* router, FeedMonitor* monitor, ReportedLoads* loads, const Clock* clock);

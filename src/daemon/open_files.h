@@ -27,8 +27,8 @@ struct SocketLimits {
   uint64_t zmq_sockets = 0;
   uint64_t replays_at_once = 0;
 };
-// Error when a fleet with so many event ranks cannot have its sockets: known at start is better than
-// ranks that stay dark one by one.
+// Error when a fleet with so many event ranks cannot have its sockets: known at start is better
+// than ranks that stay dark one by one.
 absl::Status CheckSocketsFit(uint64_t event_ranks, const SocketLimits& limits);
 
 // Ranks of these workers that publish events.

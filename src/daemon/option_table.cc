@@ -9,8 +9,8 @@ namespace kvrouter {
 namespace {
 
 // What a request reads anew each time, queue and ejection (core/router_settings.h and
-// dispatch/dispatch_settings.h take over the same), and the log's level. Everything else is in parts
-// that were built from it.
+// dispatch/dispatch_settings.h take over the same), and the log's level. Everything else is in
+// parts that were built from it.
 bool IsReloadable(std::string_view name) {
   static constexpr std::array<std::string_view, 61> kNames = {
       "log-level",

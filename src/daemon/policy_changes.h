@@ -8,8 +8,8 @@
 
 namespace kvrouter {
 
-// One difference between two policy files: a class, or the rest of a profile, of all models ("*") or
-// of one.
+// One difference between two policy files: a class, or the rest of a profile, of all models ("*")
+// or of one.
 struct ClassChange {
   std::string key;   // e.g. "router_policy_config:*/interactive"
   std::string from;  // "absent", or what it says

@@ -12,8 +12,8 @@ namespace kvrouter {
 //
 //   default_policy_family: interactive        of models that are not named below
 //   uncached_isl_buckets: [{min_tokens: 0, bucket: short}, …]
-//   policy_classes: [{name: …, policy_family: …, cache_bucket: …, queue_policy: fcfs, quantum: 4096,
-//                     prefill_busy_threshold: …, prefill_busy_threshold_frac: …,
+//   policy_classes: [{name: …, policy_family: …, cache_bucket: …, queue_policy: fcfs,
+//                     quantum: 4096, prefill_busy_threshold: …, prefill_busy_threshold_frac: …,
 //                     request_queue_limit_per_worker: …, raw_isl_token_queue_limit_per_worker: …,
 //                     cached_token_queue_limit_per_worker: …}, …]
 //   models: {NAME: {the same three}, …}

@@ -13,8 +13,8 @@ namespace kvrouter {
 // When the daemon takes traffic: with at least one schedulable worker, once the feeds' initial
 // recovery is done or has taken longer than its bound. Recovery counts once: a worker that joins a
 // running fleet does not take the router out of service. The bound runs from the first worker on,
-// since before there is nothing to recover. At the start, but not later, more workers than one may be
-// asked for. Pure; thread-compatible.
+// since before there is nothing to recover. At the start, but not later, more workers than one may
+// be asked for. Pure; thread-compatible.
 class ReadinessRule {
  public:
   explicit ReadinessRule(std::chrono::milliseconds recovery_bound, uint64_t min_initial_workers = 0)

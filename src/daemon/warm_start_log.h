@@ -13,8 +13,9 @@
 namespace kvrouter {
 
 // What is worth a line of what happened to snapshots since the last look: feeds of an earlier
-// process that were proved or dropped, blocks taken over from peers and peers that could not be used,
-// a snapshot that could not be written after one that could, and the other way round. Pure; thread-compatible.
+// process that were proved or dropped, blocks taken over from peers and peers that could not be
+// used, a snapshot that could not be written after one that could, and the other way round.
+// Pure; thread-compatible.
 class WarmStartLog {
  public:
   std::vector<StateLog::Line> Changes(const SavedFeeds::Figures& saved,

@@ -27,8 +27,8 @@ class ClientReply {
   virtual void End() = 0;
   // Ends the answer so that the client sees it is not whole.
   virtual void Cut() = 0;
-  // Both set before the first Write; each replaces an earlier one; run on any thread, under no lock.
-  // `gone` runs once, perhaps at once, if the client leaves before the answer was sent whole.
+  // Both set before the first Write; each replaces an earlier one; run on any thread, under no
+  // lock. `gone` runs once, perhaps at once, if the client leaves before the answer was sent whole.
   virtual void OnGone(std::function<void()> gone) = 0;
   virtual void OnDrained(std::function<void()> drained) = 0;
 };

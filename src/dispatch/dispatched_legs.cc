@@ -331,7 +331,8 @@ void DispatchedRequest::GoOnWithoutProducer(LegKind kind) {
             std::nullopt);
 }
 
-// What it did not like may be what we added. If not, it will say so again, of the client's own bytes.
+// What it did not like may be what we added. If not, it will say so again,
+// of the client's own bytes.
 void DispatchedRequest::OnUsageRefused() {
   const LegTarget where = leg_->where;
   auto handshake = std::move(leg_->handshake);

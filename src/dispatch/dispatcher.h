@@ -66,7 +66,7 @@ struct DispatchCounters {
 //
 //   identify ─> tokenise ─> route ─> [prefill or kv_source leg] ─> serve or decode leg ─> end
 //                             ▲         └ fails: without it ──────┐    │
-//                             └───── another worker ──────────────┴────┘ fails before the first byte
+//                             └───── another worker ──────────────┴────┘ fails before first byte
 //
 // Knows no socket, thread or clock but those behind its interfaces. A request's events run one
 // after another (serial_events.h), on whatever thread they come, and call out under no lock.

@@ -14,9 +14,9 @@
 
 namespace kvrouter {
 
-// Reading of JSON with simdjson's on-demand parser, which looks at a value when it is asked for it and
-// skips what nobody wants, unchecked but for UTF-8 and quotes: whoever gets the bytes in the end
-// judges them. Private to dispatch (simdjson stays out of other headers).
+// Reading of JSON with simdjson's on-demand parser, which looks at a value when it is asked for it
+// and skips what nobody wants, unchecked but for UTF-8 and quotes: whoever gets the bytes in the
+// end judges them. Private to dispatch (simdjson stays out of other headers).
 
 using JsonValue = simdjson::ondemand::value;
 using JsonType = simdjson::ondemand::json_type;

@@ -8,9 +8,9 @@
 
 namespace kvrouter {
 
-// What a producer's answer says about where its blocks can be pulled (kv_transfer_params), looked at
-// before another engine gets it: engines hang or stop on an incomplete one, or on one that names the
-// host "localhost" of somebody else. It is passed on as it came, for its fields differ between
+// What a producer's answer says about where its blocks can be pulled (kv_transfer_params), looked
+// at before another engine gets it: engines hang or stop on an incomplete one, or on one that names
+// the host "localhost" of somebody else. It is passed on as it came, for its fields differ between
 // versions. Pure.
 struct KvHandshake {
   std::string params;  // JSON text

@@ -34,8 +34,8 @@ class LiveCalls {
   // Of a request that did not get in.
   void CountRefused(DispatchOutcome outcome);
 
-  // Nobody gets in any more; waits until all have left, but no longer than `grace`, has the rest end,
-  // and waits for that. Not from a call's own event.
+  // Nobody gets in any more; waits until all have left, but no longer than `grace`, has the rest
+  // end, and waits for that. Not from a call's own event.
   void Stop(std::chrono::nanoseconds grace);
 
   struct Figures {

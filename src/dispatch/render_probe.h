@@ -18,9 +18,9 @@
 
 namespace kvrouter {
 
-// Whether engines make the same tokens of a chat. Blocks of a prompt are of no use to an engine that
-// renders it otherwise (another template, another tokenizer), and the two legs of a chat get its
-// text. So each engine is asked, once in its life and again every hour, for the ids of one
+// Whether engines make the same tokens of a chat. Blocks of a prompt are of no use to an engine
+// that renders it otherwise (another template, another tokenizer), and the two legs of a chat get
+// its text. So each engine is asked, once in its life and again every hour, for the ids of one
 // conversation; those whose ids are equal may exchange blocks. Until an engine has answered nobody
 // knows, and nobody waits for it.
 //

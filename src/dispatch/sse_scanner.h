@@ -13,8 +13,8 @@
 
 namespace kvrouter {
 
-// Reads an engine's event stream as it comes, in pieces of any size, and says how far it consists of
-// whole events: so what is passed on can always be followed by an event of our own. The bytes
+// Reads an engine's event stream as it comes, in pieces of any size, and says how far it consists
+// of whole events: so what is passed on can always be followed by an event of our own. The bytes
 // themselves are not touched; on demand, whole events that only bring the usage are left out.
 //
 // Thread-compatible. Bound: one event; a longer one than kMaxEventBytes is not read, and given out

@@ -11,12 +11,12 @@ namespace kvrouter {
 
 // Whether the engines of one model are asked to tokenise a text, by what became of those before.
 //
-// An error speaks against the engines. A time-out speaks against them as far as texts of that length
-// are concerned, and longer ones: a text of megabytes may just take its time, and no such text shall
-// cost the short ones their tokens. So the breaker opens, after so many failures in a row, for texts
-// from the shortest on that failed: for all, if an error or a short text is among them. While it is
-// open for some, one more time-out of a shorter one opens it for that length, too: engines that hang
-// are soon asked nothing.
+// An error speaks against the engines. A time-out speaks against them as far as texts of that
+// length are concerned, and longer ones: a text of megabytes may just take its time, and no such
+// text shall cost the short ones their tokens. So the breaker opens, after so many failures in a
+// row, for texts from the shortest on that failed: for all, if an error or a short text is among
+// them. While it is open for some, one more time-out of a shorter one opens it for that length,
+// too: engines that hang are soon asked nothing.
 //
 // In a row: no text at least as long as the shortest that failed succeeded in between.
 //

@@ -25,8 +25,8 @@ namespace kvrouter {
 // its chats. One call for all who want the same text at one time; what came of it is kept. A model
 // whose engines fail again and again is not asked for a while (tokenize_breaker.h).
 //
-// Whoever gets no ids is routed by load alone: no request fails for this, and none waits longer than
-// the time-out, on two engines at most.
+// Whoever gets no ids is routed by load alone: no request fails for this, and none waits longer
+// than the time-out, on two engines at most.
 //
 // Thread safety: thread-safe. Bounds: TokenizeConfig.
 class Tokenizer : public std::enable_shared_from_this<Tokenizer> {

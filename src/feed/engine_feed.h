@@ -24,31 +24,33 @@ namespace kvrouter {
 // One engine socket, or a stream that stands for one, as a state machine: messages and time in;
 // ordered KV events and replay wishes out. It knows no sockets and no clock.
 //
-//   connecting ── connected, replay endpoint ──────────> recovering ── end marker, whole ─────> live
+//   connecting ── connected, replay endpoint ──────────> recovering ── end marker, whole ────> live
 //   connecting ── connected, no replay endpoint ───────> live
 //   live, degraded ── gap, restart, reconnect, repair ─> recovering   (with a replay endpoint)
 //   recovering ── time-out, history gone ──────────────> degraded
-//   live ── orphans, or a gap without replay endpoint ─> degraded     (live, but blocks may be missing)
+//   live ── orphans, or a gap without replay endpoint ─> degraded     (live; blocks may be missing)
 //   any state ── disconnected ─────────────────────────> connecting
 //
 // Replays. *Rebuild* asks from 0: on the first connection, after a restart, and as repair of a
 // degraded feed. *Continue* asks from the last applied batch inclusive, after a reconnect or a gap:
 // if that batch comes back with the remembered timestamp the engine is the same one and the rest is
 // applied; if it is missing or another one, the engine was restarted. While a replay runs live
-// batches wait in a bounded buffer. A hole inside a replay is fetched once more, from the last batch
-// before it; directly after that batch it is real. A batch that cannot be read is a lost one.
+// batches wait in a bounded buffer. A hole inside a replay is fetched once more, from the last
+// batch before it; directly after that batch it is real. A batch that cannot be read is a lost one.
 // An answer without its end marker, of an engine that proved to be the same: what came is kept, and
-// the rest is asked for once more, then at the pace of repairs, until a marker or a live batch tells.
+// the rest is asked for once more, then at the pace of repairs,
+// until a marker or a live batch tells.
 //
 // Restart (FeedCursor): drop the blocks, then rebuild. Without a usable replay (no endpoint,
-// time-out): drop the blocks, go on from this batch, degraded. Dropping is a Cleared event for every
-// rank seen on the socket.
+// time-out): drop the blocks, go on from this batch, degraded. Dropping is a Cleared event for
+// every rank seen on the socket.
 //
-// Old answers. What has to be built anew for the same engine, as a repair or from a real hole on, is
-// staged (events.h): queries are answered from what is held until the replay and the batches that
-// waited are in, then the new state takes its place in one step. While a repair runs, live batches
-// go on being applied to what is held, too, so that it is as true as before if the repair fails.
-// Any other recovery ends within `recovery_limit` of its first request: then what is not proved goes.
+// Old answers. What has to be built anew for the same engine, as a repair or from a real hole on,
+// is staged (events.h): queries are answered from what is held until the replay and the batches
+// that waited are in, then the new state takes its place in one step. While a repair runs, live
+// batches go on being applied to what is held, too, so that it is as true as before if the repair
+// fails. Any other recovery ends within `recovery_limit` of its first request:
+// then what is not proved goes.
 //
 // Thread-compatible. Outputs of a call are appended to `out` in the order in which they must be
 // applied; the caller hands each result back with OnApplyResult before the next input.

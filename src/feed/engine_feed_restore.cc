@@ -1,4 +1,5 @@
-// From one process to the next: the part of EngineFeed that saves where it is and goes on from there.
+// From one process to the next: the part of EngineFeed that saves where it is and goes on from
+// there.
 #include <utility>
 
 #include "base/check.h"

@@ -34,8 +34,8 @@ struct RawEvent {
   Slice hashes;                    // into RawBatch::hashes
   std::optional<uint64_t> parent;  // stored only; 0 is a real parent
   Slice tokens;                    // into RawBatch::tokens
-  // Sent as pairs (t_j, t_j+1), as EAGLE engines of SGLang do: n pairs are n + 1 tokens here. Or, in
-  // other forms than msgpack, with the token behind the last block.
+  // Sent as pairs (t_j, t_j+1), as EAGLE engines of SGLang do: n pairs are n + 1 tokens here. Or,
+  // in other forms than msgpack, with the token behind the last block.
   bool tokens_in_pairs = false;
   // False: an item was neither a 32-bit token nor a pair, or pairs and tokens were mixed, or a pair
   // did not continue the one before (then `tokens` is empty).

@@ -68,8 +68,9 @@ class HeldHistory {
     return dp_rank >= config_->dp_start_rank && dp_rank - config_->dp_start_rank < config_->dp_size;
   }
 
-  // Blocks that another router says this rank holds go into the index beside what is known. They are
-  // damage, since nobody proves them, and go when it turns out that the engine has begun since then.
+  // Blocks that another router says this rank holds go into the index beside what is known. They
+  // are damage, since nobody proves them, and go when it turns out that the engine has begun since
+  // then.
   void OnPeerBlocks(uint32_t dp_rank, std::string_view peer, uint64_t blocks);
   // Whether the engine may hold blocks from before the first batch that we know.
   bool BeganLate() const { return base_ != 0u; }

@@ -79,7 +79,8 @@ struct PlaneBatch {
 // out; otherwise why the whole of it is refused.
 std::optional<SkipReason> DecodeRouterEvents(std::string_view payload, PlaneBatch* batch);
 
-// What a worker, or another router, says about one rank's load. A field that is absent was not said.
+// What a worker, or another router, says about one rank's load.
+// A field that is absent was not said.
 struct ActiveLoad {
   Target target;
   std::optional<uint64_t> active_decode_blocks;

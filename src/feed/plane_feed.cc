@@ -248,7 +248,8 @@ bool PlaneFeed::Listening(const Rank& rank) const {
   return path != paths_.end() && works(*path);
 }
 
-// So that a rank that was never heard, of which the path is not known, waits for nothing that is there.
+// So that a rank that was never heard, of which the path is not known,
+// waits for nothing that is there.
 bool PlaneFeed::AllPathsBroken() const {
   return !paths_.empty() && std::none_of(paths_.begin(), paths_.end(),
                                          [](const auto& path) { return path.second.empty(); });

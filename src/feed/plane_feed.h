@@ -32,17 +32,17 @@ struct PlaneFeedConfig {
   size_t max_waiting_bytes = 64u << 20;
 };
 
-// Dynamo's event plane for a whole fleet: messages and the worker set in, ordered KV events of every
-// rank out. The ranks of a registered worker that have no event socket of their own, and that
+// Dynamo's event plane for a whole fleet: messages and the worker set in, ordered KV events of
+// every rank out. The ranks of a registered worker that have no event socket of their own, and that
 // nobody publishes at one of our doors, are fed from here; the others are not, else every event
 // would count twice.
 //
 // A *path* is what messages come by and what can break: the connection to NATS, one broker, one
-// publisher's socket; numbered by the caller, who must not invent more than it has. A rank is on the
-// path that its last event came by.
+// publisher's socket; numbered by the caller, who must not invent more than it has. A rank is on
+// the path that its last event came by.
 //
-// Thread-compatible. KV events are appended to `out` in the order in which they must be applied; the
-// caller hands each result back with OnApplyResult.
+// Thread-compatible. KV events are appended to `out` in the order in which they must be applied;
+// the caller hands each result back with OnApplyResult.
 class PlaneFeed {
  public:
   explicit PlaneFeed(const PlaneFeedConfig& config) : config_(config) {}

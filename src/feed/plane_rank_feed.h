@@ -59,10 +59,10 @@ struct PlaneRankFeedConfig {
 //   cleared        with an id > last: applied at once, and whatever was missing matters no more
 //   publisher      another one than before: a new life, the rank is reset; the old one is void
 //
-// Between "surely whole" and "surely lost" lies *suspicion*: the path broke, or messages were dropped
-// without telling whose. Nothing is thrown away for it; the rank shows degraded until its next event
-// tells, by its id, whether one is missing. A repairable rank whose next event does not come soon
-// is repaired.
+// Between "surely whole" and "surely lost" lies *suspicion*: the path broke, or messages were
+// dropped without telling whose. Nothing is thrown away for it; the rank shows degraded until its
+// next event tells, by its id, whether one is missing. A repairable rank whose next event does not
+// come soon is repaired.
 //
 // A *repair* replaces all that is known by a RankPicture, taken some time after TakeRepair, and the
 // *tail*: the events that came since TakeRepair. Those that the picture already has change nothing
@@ -72,7 +72,8 @@ struct PlaneRankFeedConfig {
 // A repair *without proof* (a peer's) may have less than is known here, or what others lost as we
 // did. So it is made only where blocks are surely missing, never for a doubt; the rank is reset
 // first, as if nobody could be asked, so that two who lost the same thing do not confirm each
-// other's old blocks; and the rank stays degraded. A rank that said nothing yet is asked about once.
+// other's old blocks; and the rank stays degraded. A rank that said nothing yet is asked about
+// once.
 //
 // An event that cannot be read is a lost one.
 //
@@ -95,7 +96,8 @@ class PlaneRankFeed {
   // The path its events come by is broken, or works again.
   void OnPathDown(std::string_view why);
   void OnPathUp();
-  // Whether all that is published of this rank comes here. Else a repair would be out of date at once.
+  // Whether all that is published of this rank comes here.
+  // Else a repair would be out of date at once.
   void SetListening(bool listening);
   // Messages were lost, perhaps of this rank.
   void OnSuspicion(std::string_view why);

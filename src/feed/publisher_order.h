@@ -15,8 +15,8 @@ namespace kvrouter {
 // one may be slower than the other by more than a restart takes. There the later heard counts as
 // the younger, until a path says otherwise:
 //
-//   path 0   A . . . C C              C was heard first, so B counted as younger. When C comes by
-//   path 1   A . . . . . . B B C      path 1, too, and after B, it is known that B is the older one.
+//   path 0   A . . . C C             C was heard first, so B counted as younger. When C comes by
+//   path 1   A . . . . . . B B C     path 1, too, and after B, it is known that B is the older one.
 //
 // Bounded: it forgets the oldest publishers, and does not note the order on more than kMaxPaths.
 // Thread-compatible.

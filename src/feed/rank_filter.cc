@@ -91,7 +91,8 @@ std::optional<Stored> RankFilter::Store(const RawBatch& batch, const RawEvent& e
   return stored;
 }
 
-// A block that was skipped where it was told in full is none that the index knows, or means another.
+// A block that was skipped where it was told in full is none that the index knows,
+// or means another.
 std::optional<Stored> RankFilter::CopiesOf(std::span<const uint64_t> hashes, StorageTier tier,
                                            FeedCounters* counters) {
   Stored stored;

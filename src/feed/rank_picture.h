@@ -14,8 +14,8 @@ namespace kvrouter {
 // blocks, the events leave it with these.
 struct RankPicture {
   std::vector<KvEvent> events;
-  // Why blocks may be missing, or who says so without proof; empty = it is the truth. A picture with
-  // proof never has blocks that the rank does not hold.
+  // Why blocks may be missing, or who says so without proof; empty = it is the truth. A picture
+  // with proof never has blocks that the rank does not hold.
   std::string missing;
   DegradedReason reason = DegradedReason::kNone;  // the kind of that; kNone if it is the truth
   // Whoever drew it wants to know whether it was used; may be empty, and may never be called.

@@ -17,8 +17,9 @@
 namespace kvrouter {
 
 // What outlives the process of one engine feed, so that the next one can go on from there: where it
-// was in the engine's sequence, what it remembers of the engine's hashes, and the blocks themselves.
-// It is a claim, not a truth, until the engine has shown by replay that it is still the same one.
+// was in the engine's sequence, what it remembers of the engine's hashes, and the blocks
+// themselves. It is a claim, not a truth, until the engine has shown by replay that it is still the
+// same one.
 
 // Part of what a rank holds, in one tier; applied in order (Router::SaveTarget).
 struct SavedEvent {

@@ -10,7 +10,8 @@
 namespace kvrouter {
 
 // One saved feed as bytes: 16 per block (its two hashes), a few per event of up to 256 blocks, what
-// the filter remembers, and some 100 for the feed. Numbers are LEB128, hashes 8 bytes little endian.
+// the filter remembers, and some 100 for the feed. Numbers are LEB128,
+// hashes 8 bytes little endian.
 std::string EncodeFeed(const SavedFeed& feed);
 
 // Error: bytes that EncodeFeed cannot have written, whatever their checksum says. What comes out

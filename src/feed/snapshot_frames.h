@@ -14,8 +14,8 @@ namespace kvrouter {
 
 // The snapshot of all feeds as a file's bytes; no I/O here. Little endian.
 //
-//   header    "kvrsnap\n"   u64 version         u64 created, ms since 1970     u64 XXH3 of these 24 bytes
-//   section   u64 1         u64 payload bytes   u64 XXH3 of the payload        payload
+//   header    "kvrsnap\n"   u64 version         u64 created, Unix ms     u64 XXH3 of these 24 bytes
+//   section   u64 1         u64 payload bytes   u64 XXH3 of the payload  payload
 //   ...
 //   end       u64 2         u64 sections        u64 XXH3 of the sections' sizes and checksums
 //

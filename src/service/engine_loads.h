@@ -36,8 +36,8 @@ inline constexpr size_t kEnginePollOutcomeCount = 3;
 std::string_view EnginePollOutcomeName(EnginePollOutcome outcome);  // "ok", "failed", "unreadable"
 
 // Where whoever polls the engines leaves what they say, and metrics and overload read it: the truth
-// that the router's own bookings estimate. A figure is believed for `stale_after`; then it is unknown
-// until the engine answers again.
+// that the router's own bookings estimate. A figure is believed for `stale_after`; then it is
+// unknown until the engine answers again.
 //
 // Thread safety: thread-safe. Bound: the ranks of the workers named in the last Keep, and those put
 // since.

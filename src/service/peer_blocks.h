@@ -33,10 +33,10 @@ class PeerBlockSource {
   // Whether there is anybody to ask.
   virtual bool HasPeers() const = 0;
 
-  // Asks the peers, in their order, until one knows the rank. What it says was read after this call.
-  // `answer` is called once, from a thread of the source, within twice its time-out; a source that
-  // stops answers everything. Returns at once. Errors: NOT_FOUND if no peer knows the rank under this
-  // block size, UNAVAILABLE if none answered, CANCELLED if the source stopped.
+  // Asks the peers, in their order, until one knows the rank. What it says was read after this
+  // call. `answer` is called once, from a thread of the source, within twice its time-out; a source
+  // that stops answers everything. Returns at once. Errors: NOT_FOUND if no peer knows the rank
+  // under this block size, UNAVAILABLE if none answered, CANCELLED if the source stopped.
   virtual void Request(const WorkerSpec& spec, uint32_t dp_rank, Answer answer) = 0;
 
   // What became of an answer.

@@ -37,14 +37,15 @@ struct PlaneIntakeConfig {
 // What lies between the sockets of Dynamo's event plane and the core: a bounded queue, and a thread
 // that takes messages through PlaneFeed to the router and tells the monitor.
 //
-// Sockets and callbacks only queue. When the queue is full the newest message is dropped, and a note
-// of it takes the place in the queue where the next one fits, so that every rank's doubt begins
-// after what it did get. Changes of the worker set wait for the messages that came before them.
+// Sockets and callbacks only queue. When the queue is full the newest message is dropped, and a
+// note of it takes the place in the queue where the next one fits, so that every rank's doubt
+// begins after what it did get. Changes of the worker set wait for the messages that came before
+// them.
 //
-// One rank has one source: a socket of its own goes before a publisher at one of our doors, and that
-// before the event plane. When another source takes a rank, what came from here goes out of the index
-// before OnWorkerChanged or OnRankPublished returns, and nothing of the rank is applied after it;
-// when the other source has given it up, the rank begins anew here.
+// One rank has one source: a socket of its own goes before a publisher at one of our doors, and
+// that before the event plane. When another source takes a rank, what came from here goes out of
+// the index before OnWorkerChanged or OnRankPublished returns, and nothing of the rank is applied
+// after it; when the other source has given it up, the rank begins anew here.
 //
 // Thread safety: thread-safe; Start and Stop once, from one thread. Lock order: those of the
 // registry and of PublishedFeeds, then apply_mu_, then the router's.
@@ -75,9 +76,9 @@ class PlaneIntake final : public WorkerListener, public PublishedRankListener {
 
   size_t QueuedMessages() const;
 
-  // As ZmqEventSource: of every rank that is fed from here, what can be had at the start was had, or
-  // refused. Ranks that nobody can be asked about are not waited for, nor their first event: it may
-  // never come.
+  // As ZmqEventSource: of every rank that is fed from here, what can be had at the start was had,
+  // or refused. Ranks that nobody can be asked about are not waited for, nor their first event: it
+  // may never come.
   bool InitialRecoveryDone() const;
 
  private:

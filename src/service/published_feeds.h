@@ -38,8 +38,8 @@ struct PublishStart {
   std::optional<StoreCounting> counting = std::nullopt;  // absent: as configured
 };
 
-// Told which ranks have a published feed. Called under the feeds' lock: returns quickly, and does not
-// call back.
+// Told which ranks have a published feed. Called under the feeds' lock: returns quickly, and does
+// not call back.
 class PublishedRankListener {
  public:
   virtual ~PublishedRankListener() = default;

@@ -21,8 +21,8 @@ class RankHistory {
   // Whether what it says without a reservation is proved, so that it can settle a doubt.
   virtual bool Proves() const { return true; }
 
-  // The rank as it is at some time after this call began. Waits for the answer, within a bound of its
-  // own; asks `cancelled` at least ten times a second and gives up when it says so.
+  // The rank as it is at some time after this call began. Waits for the answer, within a bound of
+  // its own; asks `cancelled` at least ten times a second and gives up when it says so.
   virtual absl::StatusOr<RankPicture> Fetch(const WorkerSpec& spec, uint32_t dp_rank,
                                             const std::function<bool()>& cancelled) const = 0;
 };

@@ -20,8 +20,8 @@
 namespace kvrouter {
 
 // The few threads that ask histories for ranks, each one rank at a time: the bound on repairs at
-// once. Histories are asked in their order until one gives the whole picture; failing that the first
-// partial one counts.
+// once. Histories are asked in their order until one gives the whole picture; failing that the
+// first partial one counts.
 //
 // Thread safety: Begin, FreeThreads and CancelUnless from one thread; `done` is called on others.
 // Start and Stop once.

@@ -19,12 +19,12 @@ struct ReplayTurnsConfig {
   // Replays under way together, of all workers. What an engine sends waits in our memory without a
   // bound of its own, or its socket would drop the end of it.
   uint32_t max_at_once = 32;  // > 0
-  // A replay begins up to this much after it is wanted, at random: when a network hiccup makes every
-  // router want one of every engine, they do not all ask at the same moment. An engine replays on
-  // the thread that publishes.
+  // A replay begins up to this much after it is wanted, at random: when a network hiccup makes
+  // every router want one of every engine, they do not all ask at the same moment. An engine
+  // replays on the thread that publishes.
   std::chrono::milliseconds jitter{200};
-  // A replay that brought nothing for this long lends its place to others, so that mute engines hold
-  // nobody up. It keeps its socket, and counts again with its next message.
+  // A replay that brought nothing for this long lends its place to others, so that mute engines
+  // hold nobody up. It keeps its socket, and counts again with its next message.
   std::chrono::milliseconds stalled_after{1000};
 };
 

@@ -33,8 +33,8 @@ class RequestObserver {
   virtual ~RequestObserver() = default;
   virtual void OnFirstToken(const ServedBy& by, std::chrono::nanoseconds since_arrival) = 0;
   virtual void OnOutputBlock(const ServedBy& by, std::chrono::nanoseconds average_inter_token) = 0;
-  // Freed by its caller, or with the caller's broken stream, having reported output. Not for bookings
-  // that expired or left with their worker: nobody knows how their requests ended.
+  // Freed by its caller, or with the caller's broken stream, having reported output. Not for
+  // bookings that expired or left with their worker: nobody knows how their requests ended.
   virtual void OnEnd(const ServedBy& by, uint64_t output_tokens) = 0;
 
   virtual void OnLeg(const EndedLeg&) {}

@@ -15,8 +15,9 @@ namespace kvrouter {
 //      └─ time to first ─┘ └─ average inter-token, at each boundary ─┘
 //
 // Parity: Dynamo observes the average since the first token, (now - first token) / (tokens - 1),
-// each time prompt plus output grow into another block, so a long answer counts more often. A caller
-// that counts blocks instead of tokens reports at just these boundaries, which tells the tokens.
+// each time prompt plus output grow into another block, so a long answer counts more often. A
+// caller that counts blocks instead of tokens reports at just these boundaries,
+// which tells the tokens.
 //
 // Thread-compatible.
 class RequestProgress {
@@ -39,7 +40,8 @@ class RequestProgress {
   // One more block was begun.
   std::optional<std::chrono::nanoseconds> OutputBlock(MonotonicTime now);
 
-  // As far as reported: of a caller that counts blocks, those up to the first token of the last one.
+  // As far as reported: of a caller that counts blocks, those up to the first token of the last
+  // one.
   uint64_t output_tokens() const { return output_tokens_; }
 
  private:

@@ -33,9 +33,9 @@ enum class LifecycleResult : uint8_t {
 // How what was sent to a request's target ended, as its caller reports it.
 enum class LegOutcome : uint8_t { kUnknown, kSucceeded, kFailed };
 
-// What a caller says of one leg of a booked request. Its plan names the legs: the first of this kind
-// to this target is meant, each if given. Neither: the one that runs, which is the prefill leg until
-// it is over (PrefillComplete of a fixed plan, or the decode leg was asked for).
+// What a caller says of one leg of a booked request. Its plan names the legs: the first of this
+// kind to this target is meant, each if given. Neither: the one that runs, which is the prefill leg
+// until it is over (PrefillComplete of a fixed plan, or the decode leg was asked for).
 struct LegNews {
   LegOutcome outcome = LegOutcome::kUnknown;
   std::optional<LegKind> kind = {};
@@ -96,16 +96,17 @@ class RoutingService {
                  RequestObserver* observer = nullptr);
   ~RoutingService();
 
-  // Decides, and books if request.book. Returns the answer when it is there at once, as it always is
-  // without a queue. Otherwise nothing: the request waits. Then `wait` was called, once and before
-  // the request could be resolved (who gives up meanwhile calls Abandon with its ticket), and the completion it made gets the answer, exactly once, never
-  // under a lock, perhaps before Submit returns. An empty request_id is replaced by a generated one
-  // (in *request_id_out if given, set before `wait` runs). Additional errors: those of CheckRequest;
-  // kShuttingDown; kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is live
-  // (FindDecision then has the original, and its life is prolonged: the caller is evidently there)
-  // or still being decided (no original yet); CANCELLED when Free came first. With phase kDecode and
-  // the id of a live request whose prefill leg is out, it is that request's second leg: on success
-  // the record owns the decode booking and the prefill booking is given back.
+  // Decides, and books if request.book. Returns the answer when it is there at once, as it always
+  // is without a queue. Otherwise nothing: the request waits. Then `wait` was called, once and
+  // before the request could be resolved (who gives up meanwhile calls Abandon with its ticket),
+  // and the completion it made gets the answer, exactly once, never under a lock, perhaps before
+  // Submit returns. An empty request_id is replaced by a generated one (in *request_id_out if
+  // given, set before `wait` runs). Additional errors: those of CheckRequest; kShuttingDown;
+  // kDuplicateRequest (ALREADY_EXISTS) when a booking of this id is live (FindDecision then has the
+  // original, and its life is prolonged: the caller is evidently there) or still being decided (no
+  // original yet); CANCELLED when Free came first. With phase kDecode and the id of a live request
+  // whose prefill leg is out, it is that request's second leg: on success the record owns the
+  // decode booking and the prefill booking is given back.
   using Wait = std::function<Completion(TicketId)>;
   std::optional<Answer> Submit(RouteRequest request, const Wait& wait,
                                std::string* request_id_out = nullptr);
@@ -141,8 +142,8 @@ class RoutingService {
                                std::optional<double> decay_fraction);
   LifecycleResult OutputBlock(std::string_view request_id, std::optional<double> decay_fraction);
   LifecycleResult KeepAlive(std::string_view request_id);
-  // Also of a request that still waits or is being decided: it then ends with CANCELLED. `outcome` as
-  // in ReportLeg, of the leg that runs.
+  // Also of a request that still waits or is being decided: it then ends with CANCELLED. `outcome`
+  // as in ReportLeg, of the leg that runs.
   LifecycleResult Free(std::string_view request_id, LegOutcome outcome = LegOutcome::kUnknown,
                        std::optional<std::chrono::nanoseconds> after = {});
 
@@ -178,8 +179,8 @@ class RoutingService {
   // As the core is told the time.
   MonotonicTime Now() const;
 
-  // After this every Submit fails with kShuttingDown (UNAVAILABLE), and so does who waits; lifecycle
-  // calls still work.
+  // After this every Submit fails with kShuttingDown (UNAVAILABLE), and so does who waits;
+  // lifecycle calls still work.
   void StopIntake();
 
   uint64_t LiveRequests() const;

@@ -53,8 +53,8 @@ class SavedFeeds {
   // Drops what nobody has claimed.
   void GiveUp();
 
-  // What waits behind `after` (absent: the first), for the next snapshot: a process that ends before
-  // its workers came must not lose what it read.
+  // What waits behind `after` (absent: the first), for the next snapshot: a process that ends
+  // before its workers came must not lose what it read.
   struct Waiting {
     Target feed;  // worker, and the rank of its socket
     std::string payload;

@@ -72,7 +72,8 @@ class WorkerRegistry {
 
   // Not after the first Register. Listeners outlive the registry's use.
   void AddListener(WorkerListener* listener);
-  // Ranks may have a replay endpoint and no live one: their events come by an event plane. Likewise.
+  // Ranks may have a replay endpoint and no live one: their events come by an event plane.
+  // Likewise.
   void AllowReplayAlone() { allow_replay_alone_ = true; }
 
   // Lives that workers had before this process: one that registers without saying which life it is

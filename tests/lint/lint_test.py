@@ -1,15 +1,17 @@
 #!/usr/bin/python3
-"""The tree keeps its layers, and the checker that says so can fail."""
+"""The tree keeps its layers and its width, and the checkers that say so can fail."""
 import contextlib
 import io
 import pathlib
 import re
 import runpy
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import columns  # noqa: E402
 import layering  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,6 +55,33 @@ class LayeringTest(unittest.TestCase):
         for name, text in good.items():
             with self.subTest(file=name):
                 self.assertEqual([], layering.check_file(pathlib.PurePath(name), text))
+
+
+class ColumnsTest(unittest.TestCase):
+    def test_tree_keeps_within_its_columns(self):
+        self.assertEqual([], columns.check_tree(ROOT))
+
+    def test_a_line_that_could_be_broken_and_is_too_long_is_caught(self):
+        for line in ('// ' + 'word ' * 19 + 'abc', '  return ' + 'a + ' * 23 + ';',
+                     '  f("' + 'x' * 99 + '", y);', '// see https://' + 'x' * 99, '// ' + '─' * 49 + ' ' + '─' * 48):
+            with self.subTest(line=line):
+                self.assertGreater(len(line), columns.MAX_COLUMNS)
+                self.assertEqual([f'src/a.cc:2: {len(line)} columns, at most 100'], columns.check_text('src/a.cc', f'int x;\n{line}\n'))
+
+    def test_lines_that_fit_or_cannot_be_broken_pass(self):
+        for line in ('// ' + 'word ' * 19 + 'ab', '// ' + '─' * 97, '// https://' + 'x' * 99, '    "' + 'x' * 99 + '");',
+                     '#include "' + 'folder/' * 20 + 'a file.h"', '#  include <' + 'x' * 99 + '>  // why'):
+            with self.subTest(line=line):
+                self.assertEqual([], columns.check_text('src/a.cc', line + '\n'))
+
+    def test_headers_sources_and_contracts_of_every_folder_are_looked_at(self):
+        with tempfile.TemporaryDirectory() as made:
+            root = pathlib.Path(made)
+            for name in ('include/kvrouter/a.h', 'proto/kvrouter/v1/a.proto', 'src/core/a.cc', 'tests/unit/core/a_test.cc', 'src/a.py'):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text('// ' + 'word ' * 20 + '\n')
+            self.assertEqual(['include/kvrouter/a.h', 'proto/kvrouter/v1/a.proto', 'src/core/a.cc', 'tests/unit/core/a_test.cc'],
+                             [line.split(':')[0] for line in columns.check_tree(root)])
 
 
 class PackagesTest(unittest.TestCase):

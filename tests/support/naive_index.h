@@ -15,8 +15,8 @@
 namespace kvrouter {
 
 // What the block index has to say, from the rules in words: per target a map from engine hash to
-// the path of contents that it names, on the device. Slow and simple; shares no code with BlockIndex (only the
-// types of its answers).
+// the path of contents that it names, on the device. Slow and simple; shares no code with
+// BlockIndex (only the types of its answers).
 class NaiveIndex {
  public:
   using Path = std::vector<LocalBlockHash>;

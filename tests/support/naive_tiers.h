@@ -17,10 +17,10 @@
 namespace kvrouter {
 
 // What lower tiers have to say, from Dynamo's rules in words (v1.4.1 lower_tier.rs): per target and
-// tier a table of edges (parent's engine hash or none, content) -> engine hash, and a walk that goes
-// on from tier to tier with the engine hash of the last block it matched. Slow and simple; knows no
-// positions, so it is right as long as an engine gives one name to one sequence of contents. Shares
-// no code with BlockIndex (only the types of its answers).
+// tier a table of edges (parent's engine hash or none, content) -> engine hash, and a walk that
+// goes on from tier to tier with the engine hash of the last block it matched. Slow and simple;
+// knows no positions, so it is right as long as an engine gives one name to one sequence of
+// contents. Shares no code with BlockIndex (only the types of its answers).
 class NaiveTiers {
  public:
   ApplyResult Apply(const KvEvent& event) {

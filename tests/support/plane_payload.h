@@ -14,8 +14,8 @@
 
 namespace kvrouter {
 
-// What Dynamo's workers put on the event plane, for tests. Blocks are pairs of engine hash and local
-// hash.
+// What Dynamo's workers put on the event plane, for tests.
+// Blocks are pairs of engine hash and local hash.
 
 using PlaneBlocks = std::vector<std::pair<uint64_t, uint64_t>>;
 

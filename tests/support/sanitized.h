@@ -3,8 +3,8 @@
 
 namespace kvrouter {
 
-// Built with ASan or TSan: they keep freed memory back and take ten times as long, so that a look at
-// the process's memory says nothing and long runs are to be shorter.
+// Built with ASan or TSan: they keep freed memory back and take ten times as long, so that a look
+// at the process's memory says nothing and long runs are to be shorter.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #elif defined(__has_feature)

@@ -35,8 +35,8 @@ enum class LogDrop : uint8_t {
 inline constexpr int kLogDropCount = 3;
 std::string_view LogDropName(LogDrop drop);
 
-// The decision log: the thread that decided makes a record of its decision and queues it, one thread
-// writes. Record never waits for the disk: it drops, and counts what it drops.
+// The decision log: the thread that decided makes a record of its decision and queues it, one
+// thread writes. Record never waits for the disk: it drops, and counts what it drops.
 //
 // Waking the writer costs the deciding thread more than its record does. So the writer is woken by
 // the first record after a quiet time only; then it collects for kCollectTime before it writes, and
@@ -44,7 +44,8 @@ std::string_view LogDropName(LogDrop drop);
 //
 // What may be lost when the process dies is what waits in the queue (usually a few milliseconds of
 // decisions, never more than max_queue_bytes); when the host dies, also what the system had not
-// written: there is no fsync. The end of the file may then be half a record, which readers pass over.
+// written: there is no fsync. The end of the file may then be half a record,
+// which readers pass over.
 //
 // Thread safety: thread-safe, except Start and Stop: from one thread.
 class DecisionLog final : public DecisionRecorder {

@@ -11,10 +11,11 @@
 
 namespace kvrouter {
 
-// A decision log that is written to at its end and put aside when it has grown: PATH becomes PATH.1,
-// that PATH.2, and so on; of `files` together the oldest goes. What a process that died left at its
-// end, half a record, is cut off before more is written; a file that is damaged otherwise is put aside.
-// A file that is no decision log is left alone: an error. One process writes at a time.
+// A decision log that is written to at its end and put aside when it has grown: PATH becomes
+// PATH.1, that PATH.2, and so on; of `files` together the oldest goes. What a process that died
+// left at its end, half a record, is cut off before more is written; a file that is damaged
+// otherwise is put aside. A file that is no decision log is left alone: an error. One process
+// writes at a time.
 //
 // Thread-compatible.
 class RotatedFile {

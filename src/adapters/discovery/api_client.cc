@@ -41,8 +41,8 @@ constexpr uint32_t kMaxHeaderBytes = 64 << 10;
 constexpr size_t kMaxTokenBytes = 64 << 10;
 constexpr std::chrono::seconds kMaxRetryAfter{60};
 
-// A peer that vanished without a word is noticed in about half a minute, however long the watch may be
-// silent.
+// A peer that vanished without a word is noticed in about half a minute,
+// however long the watch may be silent.
 void KeepAlive(Tcp::socket& socket) {
   error_code ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
@@ -130,8 +130,8 @@ absl::StatusOr<Origin> ParseOrigin(std::string_view url) {
 struct ApiClient::Impl {
   explicit Impl(ApiClientConfig c) : config(std::move(c)) {}
 
-  // Runs one asynchronous step to its end. Steps are asynchronous only because blocking ones know no
-  // time limit.
+  // Runs one asynchronous step to its end. Steps are asynchronous only because blocking ones know
+  // no time limit.
   template <typename Start>
   absl::Status Do(std::string_view what, Start start) {
     std::optional<error_code> result;
@@ -250,8 +250,8 @@ struct ApiClient::Impl {
     return Exchange(stream, question, on_body);
   }
 
-  // Makes the stream known to Stop for as long as it lives. Only within the thread of Get, which also
-  // runs what Stop posts.
+  // Makes the stream known to Stop for as long as it lives. Only within the thread of Get, which
+  // also runs what Stop posts.
   struct StreamScope {
     StreamScope(Impl* i, PlainStream* stream) : impl(i) { impl->open = stream; }
     ~StreamScope() { impl->open = nullptr; }

@@ -27,8 +27,8 @@ struct ApiClientConfig {
   std::string token_file;  // sent as bearer token over TLS only; read anew for each request
 };
 
-// A client for one question at a time, each on its own connection, in the calling thread. Every step
-// has a time limit, and so has the body's length.
+// A client for one question at a time, each on its own connection, in the calling thread. Every
+// step has a time limit, and so has the body's length.
 //
 // Thread safety: Get from one thread; Stop from any.
 class ApiClient {
@@ -40,9 +40,9 @@ class ApiClient {
   struct Question {
     std::string target;  // path and query
     std::string accept = "application/json";
-    // From the beginning to the end of the answer's header, and without `silence` to the end of its body.
-    // The resolution of a host name counts, but cannot be cut short: the system's resolver has its own
-    // time-outs, for which also Stop waits.
+    // From the beginning to the end of the answer's header, and without `silence` to the end of its
+    // body. The resolution of a host name counts, but cannot be cut short: the system's resolver
+    // has its own time-outs, for which also Stop waits.
     std::chrono::milliseconds timeout{10000};
     // Not zero: the body may go on for ever, with at most this long between two pieces.
     std::chrono::milliseconds silence{0};
@@ -54,9 +54,9 @@ class ApiClient {
     int status = 0;
     std::chrono::seconds retry_after{0};
   };
-  // `on_body` gets the pieces of a body, of status 200 only; an error of its ends the exchange and is
-  // returned. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
-  // (body too long), INVALID_ARGUMENT (no HTTP), CANCELLED after Stop.
+  // `on_body` gets the pieces of a body, of status 200 only; an error of its ends the exchange and
+  // is returned. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE_EXCEEDED,
+  // RESOURCE_EXHAUSTED (body too long), INVALID_ARGUMENT (no HTTP), CANCELLED after Stop.
   absl::StatusOr<Answer> Get(const Question& question, const OnBody& on_body);
 
   // Ends a Get that runs, and all to come.

@@ -8,8 +8,8 @@
 
 namespace kvrouter {
 
-// Waits that double from `first` up to `longest`, each shortened at random by up to half, so that the
-// routers of a cluster do not come back to its API server all at once. Thread-compatible.
+// Waits that double from `first` up to `longest`, each shortened at random by up to half, so that
+// the routers of a cluster do not come back to its API server all at once. Thread-compatible.
 class Backoff {
  public:
   using Duration = std::chrono::milliseconds;

@@ -45,8 +45,8 @@ std::optional<bool> SwitchLabel(const ExpositionSample& sample, const char* name
   return std::nullopt;
 }
 
-// Where several groups share the blocks of a pool (hybrid models), the number of blocks says nothing of
-// how many tokens they hold; newer engines say that besides.
+// Where several groups share the blocks of a pool (hybrid models), the number of blocks says
+// nothing of how many tokens they hold; newer engines say that besides.
 std::optional<uint64_t> Capacity(const ExpositionSample& sample,
                                  const std::optional<uint32_t>& block_size_tokens) {
   const auto tokens = WholeLabel<uint64_t>(sample, "kv_cache_size_tokens");

@@ -9,8 +9,8 @@
 
 namespace kvrouter {
 
-// What an engine says of itself over HTTP, in vLLM's way. Absent: it did not say, or not in a way we
-// know; names and label sets change from version to version, so nothing is required.
+// What an engine says of itself over HTTP, in vLLM's way. Absent: it did not say, or not in a way
+// we know; names and label sets change from version to version, so nothing is required.
 struct EngineFacts {
   bool answers = false;             // GET /health: 200
   std::vector<std::string> models;  // GET /v1/models: those that are no adapters, in its order
@@ -19,7 +19,8 @@ struct EngineFacts {
   std::optional<uint64_t> total_kv_blocks;  // per rank
   std::optional<bool> prefix_caching;
   // Over all ranks and so far: prompt tokens looked up in the cache, those found, and requests that
-  // ended in whatever way (vllm:prefix_cache_queries_total, _hits_total, vllm:request_success_total).
+  // ended in whatever way (vllm:prefix_cache_queries_total, _hits_total,
+  // vllm:request_success_total).
   std::optional<double> queried_tokens;
   std::optional<double> hit_tokens;
   std::optional<double> finished_requests;

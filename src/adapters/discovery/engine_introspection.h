@@ -38,15 +38,16 @@ struct IntrospectionConfig {
   std::chrono::milliseconds LoadStaleAfter() const { return 4 * load_period + timeout; }
 };
 
-// Asks the engines what they are (GET /health, /v1/models, /metrics at the workers' addresses), weighs
-// it against what is declared, puts the signs on the board, and tells the sources what was not declared.
-// Or how much they have to do (/metrics alone), which goes to the engine loads. Each has its own period.
+// Asks the engines what they are (GET /health, /v1/models, /metrics at the workers' addresses),
+// weighs it against what is declared, puts the signs on the board, and tells the sources what was
+// not declared. Or how much they have to do (/metrics alone), which goes to the engine loads. Each
+// has its own period.
 //
 // Off the path of requests and events: a few threads of its own, one engine at a time each, one
-// connection at a time. Engines that let us wait are asked ever less often, down to every kMaxPeriods, and
-// only by some of the threads, one of which asks only those known to answer at once; so however many let
-// us wait, the others' turn comes. Times are jittered, so
-// that the routers of a fleet do not ask all at once.
+// connection at a time. Engines that let us wait are asked ever less often, down to every
+// kMaxPeriods, and only by some of the threads, one of which asks only those known to answer at
+// once; so however many let us wait, the others' turn comes. Times are jittered, so that the
+// routers of a fleet do not ask all at once.
 //
 // Thread safety: Start and Stop from one thread. Lock order: own mutex, then those of the registry,
 // the sources and the feeds.

@@ -6,8 +6,8 @@
 namespace kvrouter {
 namespace {
 
-// Reads `name="value"` pairs up to the closing brace, and takes both off `rest`; false if that is not
-// what stands there.
+// Reads `name="value"` pairs up to the closing brace, and takes both off `rest`; false if that is
+// not what stands there.
 bool ReadLabels(std::string_view* rest, std::map<std::string, std::string>* labels) {
   while (!rest->empty() && rest->front() != '}') {
     const size_t equals = rest->find("=\"");

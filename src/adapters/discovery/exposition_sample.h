@@ -10,16 +10,16 @@
 
 namespace kvrouter {
 
-// A line of Prometheus' text format as an engine prints it: name{labels} value. Any bytes will do; what
-// is no such line is nothing.
+// A line of Prometheus' text format as an engine prints it: name{labels} value. Any bytes will do;
+// what is no such line is nothing.
 struct ExpositionSample {
   std::string_view name;  // into the text
   std::map<std::string, std::string> labels;
   double value = 0;
 };
 
-// Takes the next line off `text`, which must not be empty, and returns its name and the rest; an empty
-// name for a line without either.
+// Takes the next line off `text`, which must not be empty, and returns its name and the rest; an
+// empty name for a line without either.
 struct ExpositionLine {
   std::string_view name;
   std::string_view rest;

@@ -22,9 +22,9 @@ struct FileSignature {
 // Absent: there is nothing to open under this path.
 std::optional<FileSignature> SignatureOf(const std::string& path);
 
-// When a watched file is to be read again: once it differs from what was read last, and has been the
-// same at two looks in a row. A file that is written in place, piece by piece, is valid YAML at many
-// of its lengths, each with fewer workers than meant. Pure; thread-compatible.
+// When a watched file is to be read again: once it differs from what was read last, and has been
+// the same at two looks in a row. A file that is written in place, piece by piece, is valid YAML at
+// many of its lengths, each with fewer workers than meant. Pure; thread-compatible.
 class FileChange {
  public:
   enum class Verdict : uint8_t { kNothing, kRead, kVanished };

@@ -10,9 +10,9 @@
 
 namespace kvrouter {
 
-// Cuts a stream of JSON objects, as a watch delivers it, into single ones. It only counts braces and
-// knows strings, so it does not matter where the pieces end: between objects, within one, or within a
-// character. What stands between two objects must be white space.
+// Cuts a stream of JSON objects, as a watch delivers it, into single ones. It only counts braces
+// and knows strings, so it does not matter where the pieces end: between objects, within one, or
+// within a character. What stands between two objects must be white space.
 //
 // Thread-compatible. Bound: an object of more than max_object_bytes is an error; after an error the
 // stream is of no more use.

@@ -106,7 +106,8 @@ class KubernetesDiscovery::Follower {
       if (stop.stop_requested()) return;
       if (ending.failure) {
         NoteFailure(ending);
-        // A version that is gone is no trouble of the server's: the list may follow at once. Not twice.
+        // A version that is gone is no trouble of the server's: the list may follow at once. Not
+        // twice.
         const bool at_once = *ending.failure == SourceOutcome::kExpired && !expired_before_;
         expired_before_ = *ending.failure == SourceOutcome::kExpired;
         if (!at_once) Sleep(stop, std::max(ending.at_least, backoff_.Next()));

@@ -34,9 +34,9 @@ struct KubernetesConfig {
   bool Enabled() const { return backend == "kubernetes"; }
 };
 
-// The workers of a Kubernetes namespace, followed through its API: pods and EndpointSlices, each listed
-// and watched by a thread of its own, put together by PodFleet and handed to WorkerSources after every
-// change. While the API server is away the set it told last stays in force.
+// The workers of a Kubernetes namespace, followed through its API: pods and EndpointSlices, each
+// listed and watched by a thread of its own, put together by PodFleet and handed to WorkerSources
+// after every change. While the API server is away the set it told last stays in force.
 //
 // Thread safety: Start and Stop from one thread. One mutex around the fleet, held while the sources
 // are told, so that they hear of changes in order.

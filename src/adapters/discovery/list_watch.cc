@@ -116,8 +116,8 @@ ListWatch::WatchAnswer ListWatch::Misunderstood(std::string_view what) {
 }
 
 void ListWatch::OnStatus(int status) {
-  // A page of a list whose version is gone, a watch from a version that is gone or too new: from the
-  // start. Other refusals of a list (403, 429, 503) leave it where it was.
+  // A page of a list whose version is gone, a watch from a version that is gone or too new: from
+  // the start. Other refusals of a list (403, 429, 503) leave it where it was.
   if (status == kGone || !NeedsList()) BeginListAgain();
 }
 

@@ -13,8 +13,8 @@ namespace kvrouter {
 
 // The order of questions to the API server about one kind of objects, and what the answers mean:
 // a list in pages, then a watch from the version of the list on; the watch is asked for again from
-// the last version it told, and the list is begun again only when that version is gone (410), or the
-// server refused the watch, or said something that is not understood.
+// the last version it told, and the list is begun again only when that version is gone (410), or
+// the server refused the watch, or said something that is not understood.
 //
 // Pure; thread-compatible.
 class ListWatch {
@@ -29,7 +29,8 @@ class ListWatch {
   // Path and query of the next question.
   std::string Target(uint64_t watch_timeout_seconds) const;
 
-  // One page, parsed (discarded: it was no JSON). OK: then NeedsList says whether another page follows.
+  // One page, parsed (discarded: it was no JSON). OK: then NeedsList says whether another page
+  // follows.
   absl::Status OnListPage(const nlohmann::json& page);
 
   enum class Verdict : uint8_t { kChanged, kNothing, kExpired, kRefused, kMalformed };
@@ -37,8 +38,8 @@ class ListWatch {
     Verdict verdict = Verdict::kNothing;
     std::string detail;  // of the last three
   };
-  // One event of the watch, parsed. After kExpired, kRefused and kMalformed the next question is the
-  // list.
+  // One event of the watch, parsed. After kExpired, kRefused and kMalformed the next question is
+  // the list.
   WatchAnswer OnWatchEvent(const nlohmann::json& event);
 
   // An HTTP status other than 200 to any question, 410 among them.

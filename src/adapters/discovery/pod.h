@@ -32,7 +32,8 @@ struct PodDefaults {
 };
 
 // Reads a core/v1 Pod. Annotations begin with kvrouter.io/, a label of the same name does as well
-// (the annotation is stronger); docs/kubernetes.md lists them. Error: no object with a name and a uid.
+// (the annotation is stronger); docs/kubernetes.md lists them.
+// Error: no object with a name and a uid.
 absl::StatusOr<Pod> ReadPod(const nlohmann::json& object, const PodDefaults& defaults);
 
 // What of a discovery.k8s.io/v1 EndpointSlice matters here.

@@ -12,13 +12,13 @@
 
 namespace kvrouter {
 
-// Pods and EndpointSlices as the API server last told them, and the workers that follow. A worker is a
-// pod that has an address and that some slice names (by name and uid: a slice may still speak of a
-// pod that had the name before). It takes new requests while the pod is ready, a slice calls it
-// ready, and nobody is ending it; else it drains: its cache and its bookings stay known.
+// Pods and EndpointSlices as the API server last told them, and the workers that follow. A worker
+// is a pod that has an address and that some slice names (by name and uid: a slice may still speak
+// of a pod that had the name before). It takes new requests while the pod is ready, a slice calls
+// it ready, and nobody is ending it; else it drains: its cache and its bookings stay known.
 //
-// A list that is read again replaces the old one when it is whole, so in between nothing is missing.
-// A pod whose annotations become wrong while it runs keeps its last good record.
+// A list that is read again replaces the old one when it is whole, so in between nothing is
+// missing. A pod whose annotations become wrong while it runs keeps its last good record.
 //
 // Pure; thread-compatible. Bound: kMaxObjects pods and slices each; more is an error of the list.
 class PodFleet {

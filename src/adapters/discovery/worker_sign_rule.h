@@ -12,13 +12,14 @@
 
 namespace kvrouter {
 
-// Weighs what is declared of one worker against what its engine says and what its feeds have brought.
+// Weighs what is declared of one worker against what its engine says and what its feeds have
+// brought.
 //
 // Silence alone is no sign: an engine may be idle for hours, or find every prompt in its cache. A
-// publisher counts as silent when no event message has come for kGrace although its engine computed new
-// blocks after the last one: at least kNewBlocks. Of each request it may compute one block's tokens
-// and have nothing to tell, since neither a last, partial block is announced nor a block that is found
-// in the cache but computed again for its last token.
+// publisher counts as silent when no event message has come for kGrace although its engine computed
+// new blocks after the last one: at least kNewBlocks. Of each request it may compute one block's
+// tokens and have nothing to tell, since neither a last, partial block is announced nor a block
+// that is found in the cache but computed again for its last token.
 //
 // Pure; thread-compatible; one per record of a worker.
 class WorkerSignRule {
@@ -26,8 +27,8 @@ class WorkerSignRule {
   static constexpr std::chrono::seconds kGrace{10};
   static constexpr uint32_t kNewBlocks = 8;
 
-  // All signs but those of the declaration alone. `event_messages` so far, over all ranks. The model
-  // name "default" stands for any.
+  // All signs but those of the declaration alone. `event_messages` so far, over all ranks. The
+  // model name "default" stands for any.
   WorkerSigns Weigh(const WorkerSpec& spec, const EngineFacts& facts, uint64_t event_messages,
                     MonotonicTime now);
 

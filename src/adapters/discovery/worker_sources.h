@@ -43,20 +43,22 @@ struct LearnedFacts {
 // more than once is the stronger source's (order of WorkerSource). The set ends in WorkerRegistry,
 // beside the workers that callers register themselves, and these rules keep them apart:
 //
-//   - A source changes and removes only records that it has registered itself. A worker that a caller
-//     registered first is a conflict: counted, and the source's worker takes its place as soon as the
-//     caller removes it.
-//   - A record is rewritten when what its source wants changes, not otherwise: what a caller changed,
-//     removed or took over by hand stays so until then. A caller's drain outlives even that.
-//   - A record that the registry refuses (block size of the partition, limits) is counted, and tried
-//     again whenever the registry has changed. The record in force stays, unless it speaks of a process
-//     that is gone: an address where nobody answers is worse than none.
+//   - A source changes and removes only records that it has registered itself. A worker that a
+//     caller registered first is a conflict: counted, and the source's worker takes its place as
+//     soon as the caller removes it.
+//   - A record is rewritten when what its source wants changes, not otherwise: what a caller
+//     changed, removed or took over by hand stays so until then.
+//     A caller's drain outlives even that.
+//   - A record that the registry refuses (block size of the partition, limits) is counted, and
+//     tried again whenever the registry has changed. The record in force stays, unless it speaks of
+//     a process that is gone: an address where nobody answers is worse than none.
 //   - New and changed workers come before removals, so that a replaced fleet is never empty; what
 //     only the removals made possible comes last.
 //
-//   - What a source leaves open (block size 0, model name empty, capacity 0) is taken from what was learned
-//     of the worker. Without the first two a worker waits, and is not registered. What was learned is
-//     followed when it changes, and holds for the worker's next process until that says something else.
+//   - What a source leaves open (block size 0, model name empty, capacity 0) is taken from what was
+//     learned of the worker. Without the first two a worker waits, and is not registered. What was
+//     learned is followed when it changes, and holds for the worker's next process until that says
+//     something else.
 //
 // No I/O, no clock. Thread safety: thread-safe; one mutex, held across calls of the registry.
 class WorkerSources {
@@ -70,7 +72,8 @@ class WorkerSources {
   // in force all the same. A set over kMaxWorkersPerSource, or with one id twice, changes nothing.
   absl::Status Replace(WorkerSource source, const std::vector<DeclaredWorker>& wanted);
 
-  // Tries again what could not be done before. Cheap while the registry has not changed; for a timer.
+  // Tries again what could not be done before. Cheap while the registry has not changed;
+  // for a timer.
   void Retry();
 
   // Workers that wait for something to be learned: id and address, ascending.

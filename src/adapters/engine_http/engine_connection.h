@@ -27,8 +27,8 @@ class EnginePool;
 //        └────────────┴──────────┴──> kClosed
 //
 // The request is written and the answer read side by side: an engine may refuse a request before
-// it has read it. At most one wait for each of the two directions is outstanding; what it was for is
-// looked up when it ends. In kIdle the wait for readability tells that the engine closes.
+// it has read it. At most one wait for each of the two directions is outstanding; what it was for
+// is looked up when it ends. In kIdle the wait for readability tells that the engine closes.
 //
 // Everything runs on the lane's thread. A closed connection refers to nothing.
 class EngineConnection : public std::enable_shared_from_this<EngineConnection> {

@@ -25,8 +25,8 @@ namespace {
 //
 // A booking that cannot be delivered is given back: a call found cancelled when its decision is
 // there releases it; a call cancelled while it waits leaves the queue, and if its answer was on its
-// way, the booking goes back. The reply of a call that did not wait and is lost on its way keeps its
-// booking; the caller's retry under the same id learns of it (ALREADY_EXISTS), or it expires.
+// way, the booking goes back. The reply of a call that did not wait and is lost on its way keeps
+// its booking; the caller's retry under the same id learns of it (ALREADY_EXISTS), or it expires.
 struct RouteCall {
   RoutingService* routing = nullptr;
   grpc::CallbackServerContext* context = nullptr;

@@ -16,9 +16,9 @@
 
 namespace kvrouter {
 
-// A small HTTP/1.1 server, with TLS or without (Boost.Beast behind one translation unit) for the status and selection
-// doors and for the simulated engines. Handlers convert, call, answer; they run on the server's
-// threads.
+// A small HTTP/1.1 server, with TLS or without (Boost.Beast behind one translation unit) for the
+// status and selection doors and for the simulated engines. Handlers convert, call, answer; they
+// run on the server's threads.
 
 struct HttpRequest {
   std::string method;                                        // upper case
@@ -46,9 +46,10 @@ struct HttpResponse {
 // Answers one request; callable from any thread, also after the server is gone. Complete() may be
 // called once, now or later; Write() streams a chunked body instead: Begin, Write*, End. Calls out
 // of this order are ignored. Dropping it unanswered answers 500; dropping an unfinished stream
-// closes the connection behind what was written, so that the client sees it is cut. After the client
-// left, all calls do nothing and Cancelled() is true. A client that closes its sending side while it
-// waits counts as gone; one that has sent its next request already is missed when it is written to.
+// closes the connection behind what was written, so that the client sees it is cut. After the
+// client left, all calls do nothing and Cancelled() is true. A client that closes its sending side
+// while it waits counts as gone; one that has sent its next request already is missed when it is
+// written to.
 //
 // A stream is paced by its writer: Write says false from pause_unsent_bytes on, and `drained` runs
 // when half of that is left, once per pause.

@@ -41,8 +41,8 @@ absl::Status ReadDouble(JsonValue value, std::string_view name, double* out);
 absl::Status ReadBool(JsonValue value, std::string_view name, bool* out);
 absl::Status ReadText(JsonValue value, std::string_view name, std::string* out);
 
-// Token ids and hashes, of which a prompt has many thousands: the plain case of each element is read
-// without a detour over Status, anything else by ReadUnsigned or ReadSigned, which say what is
+// Token ids and hashes, of which a prompt has many thousands: the plain case of each element is
+// read without a detour over Status, anything else by ReadUnsigned or ReadSigned, which say what is
 // wrong.
 template <typename T>
 absl::Status ReadUnsignedArray(JsonValue value, std::string_view name, uint64_t max,

@@ -15,8 +15,8 @@ namespace kvrouter {
 // A histogram for the path of every decision: an observation is a search among the bounds and two
 // relaxed atomic additions, where prometheus-cpp's own takes a mutex.
 //
-// Thread safety: thread-safe. A scrape that meets an observation half done may see its bucket before
-// its sum.
+// Thread safety: thread-safe. A scrape that meets an observation half done may see its bucket
+// before its sum.
 class AtomicHistogram {
  public:
   // Bounds ascend; values equal to one belong to its bucket. They outlive the histogram.

@@ -15,7 +15,8 @@ struct HttpRouteFigure {
   uint64_t answers = 0;
 };
 
-// What the HTTP doors count together, handed over by the daemon since adapters do not know each other.
+// What the HTTP doors count together, handed over by the daemon since adapters do not know each
+// other.
 struct HttpFigures {
   uint64_t requests = 0;
   uint64_t unrouted = 0;

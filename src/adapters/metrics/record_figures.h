@@ -8,8 +8,8 @@
 
 namespace kvrouter {
 
-// The decision log and reloads of the settings, handed over by the daemon since adapters do not know
-// each other. Names are of static life.
+// The decision log and reloads of the settings, handed over by the daemon since adapters do not
+// know each other. Names are of static life.
 struct RecordFigures {
   using Counts = std::vector<std::pair<std::string_view, uint64_t>>;
 

@@ -38,7 +38,8 @@ struct MetricsConfig {
 // the sources below at each scrape (scraped_families.h), so that no series outlives its worker.
 // Every family is present, at 0 where it has no labels of workers, before the first request.
 //
-// Thread safety: what router and service call and Text are thread-safe. SetSources: once, before the first Text.
+// Thread safety: what router and service call and Text are thread-safe. SetSources: once, before
+// the first Text.
 class RouterMetrics final : public DecisionSink, public PhaseObserver, public RequestObserver {
  public:
   explicit RouterMetrics(MetricsConfig config);

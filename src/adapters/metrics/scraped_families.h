@@ -29,8 +29,8 @@ void ShowWorkers(const std::vector<PartitionSnapshot>& partitions, MonotonicTime
 // What ranks said of themselves. A field that a rank never said has no series.
 void ShowReportedLoads(const std::vector<ReportedLoads::Report>& reports, MonotonicTime now,
                        MetricFamilies* out);
-// What ranks' engines say when they are polled, and how far the router's figures are from it. Those of
-// ranks that are gone are left out.
+// What ranks' engines say when they are polled, and how far the router's figures are from it. Those
+// of ranks that are gone are left out.
 void ShowEngineLoads(const std::vector<PartitionSnapshot>& partitions, const EngineLoads* loads,
                      MetricFamilies* out);
 void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFamilies* out);

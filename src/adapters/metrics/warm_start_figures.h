@@ -9,8 +9,8 @@
 
 namespace kvrouter {
 
-// What a process took over from the one before it, and keeps for the next, handed over by the daemon
-// since adapters do not know each other. Names are of static life.
+// What a process took over from the one before it, and keeps for the next, handed over by the
+// daemon since adapters do not know each other. Names are of static life.
 struct WarmStartFigures {
   using Counts = std::vector<std::pair<std::string_view, uint64_t>>;
 

@@ -15,11 +15,11 @@
 
 namespace kvrouter {
 
-// One connection with its subscriptions, from the first byte to the last callback. The library calls
-// back on threads of its own, until each subscription and the connection have said their last word;
-// what these calls touch is shared, so that it lives as long as the last of them, and is cut off from
-// the intake when this object goes: a call that is in the intake by then is waited for, however long
-// the machine lets its thread wait.
+// One connection with its subscriptions, from the first byte to the last callback. The library
+// calls back on threads of its own, until each subscription and the connection have said their last
+// word; what these calls touch is shared, so that it lives as long as the last of them, and is cut
+// off from the intake when this object goes: a call that is in the intake by then is waited for,
+// however long the machine lets its thread wait.
 //
 // Thread-compatible, but for the callbacks.
 class NatsConnection {
@@ -38,8 +38,8 @@ class NatsConnection {
   // From any thread.
   void Interrupt();
 
-  // Looks after messages that the library dropped and tells the intake of them, in their place after
-  // those that it still holds.
+  // Looks after messages that the library dropped and tells the intake of them, in their place
+  // after those that it still holds.
   void TellDrops();
 
  private:

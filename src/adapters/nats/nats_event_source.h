@@ -28,8 +28,8 @@ struct NatsEventSourceConfig {
   std::string tls_ca_cert_path;  // empty: the system's
   bool tls_insecure = false;     // the server's certificate is not checked
 
-  // Wait before another try: doubles between these, each time a random part of up to a half less, so
-  // that a fleet does not come back in step.
+  // Wait before another try: doubles between these, each time a random part of up to a half less,
+  // so that a fleet does not come back in step.
   std::chrono::milliseconds reconnect_min{100};
   std::chrono::milliseconds reconnect_max{5000};
   // A server that answers no ping for twice this long is gone.
@@ -42,13 +42,14 @@ struct NatsEventSourceConfig {
 // OK, or which setting cannot be used and why: files are read, nothing is connected.
 absl::Status Validate(const NatsEventSourceConfig& config);
 
-// Dynamo's event plane over NATS: a thread that keeps a connection with one subscription per subject,
-// and callbacks that hand each message's bytes to the intake.
+// Dynamo's event plane over NATS: a thread that keeps a connection with one subscription per
+// subject, and callbacks that hand each message's bytes to the intake.
 //
 // Connections are made here, not by the library, whose own reconnecting gives up after refused
-// credentials and does not say when its subscriptions work again: a connection that breaks is thrown
-// away, and another one made, for ever. A broker that is not there holds up nothing; the ranks show
-// it as their state. Messages that the library drops as a slow consumer are found in its counters.
+// credentials and does not say when its subscriptions work again: a connection that breaks is
+// thrown away, and another one made, for ever. A broker that is not there holds up nothing; the
+// ranks show it as their state. Messages that the library drops as a slow consumer are found in its
+// counters.
 //
 // Thread safety: Start and Stop once, from one thread.
 class NatsEventSource {

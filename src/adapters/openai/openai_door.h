@@ -20,8 +20,8 @@ namespace kvrouter {
 //   POST /v1/embeddings, /tokenize, /detokenize    passed through to one worker
 //   GET  /v1/models                                the same
 //
-// What the server itself refuses (malformed, too large, too slow, no such route) is said in OpenAI's
-// shape, {"error":{"message":…,"type":…,"param":null,"code":…}}.
+// What the server itself refuses (malformed, too large, too slow, no such route) is said in
+// OpenAI's shape, {"error":{"message":…,"type":…,"param":null,"code":…}}.
 //
 // Thread safety: Start from one thread, Stop and the readers from any.
 class OpenAiDoor {

@@ -43,9 +43,9 @@ enum class PeerRankOutcome : uint8_t {
 inline constexpr int kPeerRankOutcomeCount = 4;
 std::string_view PeerRankOutcomeName(PeerRankOutcome outcome);
 
-// Blocks from other routers' GET /dump, Dynamo's included. One thread goes through the peers for all
-// ranks that have been asked for since the last round: a dump holds all ranks, so a round costs as
-// much for one as for a thousand. A moment is waited first, since ranks come in flocks.
+// Blocks from other routers' GET /dump, Dynamo's included. One thread goes through the peers for
+// all ranks that have been asked for since the last round: a dump holds all ranks, so a round costs
+// as much for one as for a thousand. A moment is waited first, since ranks come in flocks.
 //
 // Thread safety: Start and Stop from one thread, the rest from any.
 class PeerDumps final : public PeerBlockSource {

@@ -23,8 +23,8 @@ struct TlsServerConfig {
   std::string certificate_file;  // with its chain; empty: plain text
   std::string key_file;
   std::string client_ca_file;  // if set, clients must show a certificate that it signed
-  // Told of changed files: OK, they are in use; else why not, and the old ones serve on. On a thread
-  // of the server, under no lock; must not block.
+  // Told of changed files: OK, they are in use; else why not, and the old ones serve on. On a
+  // thread of the server, under no lock; must not block.
   std::function<void(const absl::Status& reloaded)> on_reload = {};
 
   bool Enabled() const { return !certificate_file.empty(); }

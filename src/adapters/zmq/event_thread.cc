@@ -255,8 +255,8 @@ void EventThread::Forget(WorkerId id) {
   if (known == workers_.end()) return;
   const WorkerSpec& spec = known->second.spec;
   for (auto& [rank, connection] : known->second.connections) {
-    // Same life, or one that came back under the same number: the index still holds what the feed put there. Another
-    // life, or none: the core drops this as stale.
+    // Same life, or one that came back under the same number: the index still holds what the feed
+    // put there. Another life, or none: the core drops this as stale.
     connection->DropBlocks();
     connection->ReportLast();
   }

@@ -20,8 +20,9 @@ namespace kvrouter {
 
 // One thread that owns every socket of the workers given to it.
 //
-// Wishes reach it through a mailbox that keeps the newest wish per worker, so it is bounded by the number of workers,
-// and nothing is ever lost to a full queue. That an older wish ended the worker's feeds is kept with the newer one.
+// Wishes reach it through a mailbox that keeps the newest wish per worker, so it is bounded by the
+// number of workers, and nothing is ever lost to a full queue. That an older wish ended the
+// worker's feeds is kept with the newer one.
 //
 // Thread safety: Post, InitialRecoveryDone and Stop from any thread.
 class EventThread {

@@ -16,9 +16,9 @@ namespace {
 // Live: as much as engines keep on their side. What is lost beyond that shows as a gap and is
 // replayed, so memory may have a bound here.
 constexpr int kLiveHighWaterMark = 100'000;
-// Replay: none. A ROUTER has room for 1,000 messages and drops the rest of the answer, its end marker
-// included, as soon as we leave anything unread. The engine's own history bounds the answer, and
-// ReplayTurns how many there are at once.
+// Replay: none. A ROUTER has room for 1,000 messages and drops the rest of the answer, its end
+// marker included, as soon as we leave anything unread. The engine's own history bounds the answer,
+// and ReplayTurns how many there are at once.
 constexpr int kReplayHighWaterMark = 0;
 // The kernel's receive buffers are left to its tuning, which goes beyond what a fixed size
 // (ZMQ_RCVBUF) may be without privileges.
@@ -112,7 +112,8 @@ void FeedConnection::ApplyCommon(zmq::socket_t* socket) const {
   socket->set(zmq::sockopt::heartbeat_ttl,
               Millis(std::min(config.heartbeat_timeout, kMaxHeartbeatTtl)));
   socket->set(zmq::sockopt::tcp_keepalive, 1);
-  // With IPv6 on, ZMQ resolves names to IPv6 first and tries nothing else; engines usually bind IPv4.
+  // With IPv6 on, ZMQ resolves names to IPv6 first and tries nothing else;
+  // engines usually bind IPv4.
   socket->set(zmq::sockopt::ipv6, endpoints_.live.find('[') != std::string::npos);
 }
 
@@ -167,8 +168,9 @@ void FeedConnection::OnPolled(const zmq::pollitem_t* items, MonotonicTime now) {
 
 void FeedConnection::ReadLive() {
   for (int i = 0; i < kMessagesPerTurn && Receive(&*live_); ++i) {
-    // Whatever happened to the connection before this message came is in the monitor by now. Not so the other way
-    // round: a message of a new life of the engine must not be taken before the notice that the old one is gone.
+    // Whatever happened to the connection before this message came is in the monitor by now. Not so
+    // the other way round: a message of a new life of the engine must not be taken before the
+    // notice that the old one is gone.
     ReadMonitor();
     feed_.OnLiveMessage(frames_, &events_);
     ApplyEvents();

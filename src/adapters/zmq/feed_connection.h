@@ -19,11 +19,12 @@
 
 namespace kvrouter {
 
-// The sockets of one rank around its EngineFeed: SUB for live messages, a PAIR that hears of the SUB's connection, and,
-// while a replay runs, a DEALER. Each replay has a DEALER of its own, so that late replies of an abandoned one cannot be
-// taken for an answer.
+// The sockets of one rank around its EngineFeed: SUB for live messages, a PAIR that hears of the
+// SUB's connection, and, while a replay runs, a DEALER. Each replay has a DEALER of its own, so
+// that late replies of an abandoned one cannot be taken for an answer.
 //
-// Everything that happens to the connection is applied to the router at once and reported to the monitor by Report().
+// Everything that happens to the connection is applied to the router at once and reported to the
+// monitor by Report().
 //
 // Thread-compatible; all calls on the thread that made it. No ZMQ exception leaves it.
 class FeedConnection {
@@ -39,7 +40,8 @@ class FeedConnection {
     PeerBlockSource* peers = nullptr;  // other routers to ask; may be null
   };
 
-  // Connects; what is wrong with the live endpoint shows in the report, and is tried again with a growing wait.
+  // Connects; what is wrong with the live endpoint shows in the report,
+  // and is tried again with a growing wait.
   FeedConnection(const Env& env, const EngineFeedConfig& feed_config, EventEndpoints endpoints);
   ~FeedConnection();
   FeedConnection(const FeedConnection&) = delete;

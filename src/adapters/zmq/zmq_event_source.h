@@ -32,18 +32,19 @@ struct ZmqEventSourceConfig {
   // ZMTP ping: a dead peer is noticed within the time-out. Interval 0: none.
   std::chrono::milliseconds heartbeat_interval{5000};
   std::chrono::milliseconds heartbeat_timeout{15000};
-  // Live batches kept while a replay of the same rank runs. Beyond it the oldest are dropped, counted, and replayed
-  // again if the running replay does not bring them.
+  // Live batches kept while a replay of the same rank runs. Beyond it the oldest are dropped,
+  // counted, and replayed again if the running replay does not bring them.
   uint32_t max_live_batches_during_replay = 4096;
   // What a repeated store of a block means: another copy, or nothing new.
   StoreCounting store_counting = StoreCounting::kCounted;
 };
 
-// Sockets around src/feed: a SUB socket per rank for live events and a DEALER socket for replay, both owned by one event
-// thread. Decoded events go straight to Router::Apply on that thread; what the feed learned goes to the monitor.
+// Sockets around src/feed: a SUB socket per rank for live events and a DEALER socket for replay,
+// both owned by one event thread. Decoded events go straight to Router::Apply on that thread; what
+// the feed learned goes to the monitor.
 //
-// Thread safety: OnWorkerChanged / OnWorkerRemoved may come from any one thread at a time; they queue and return.
-// Stop() joins the threads within a second; no event is applied after it.
+// Thread safety: OnWorkerChanged / OnWorkerRemoved may come from any one thread at a time; they
+// queue and return. Stop() joins the threads within a second; no event is applied after it.
 class ZmqEventSource final : public WorkerListener {
  public:
   // All pointers outlive this object. Without `turns` it has its own, with their defaults.

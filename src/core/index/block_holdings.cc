@@ -218,8 +218,8 @@ bool BlockHoldings::Sweep(uint32_t slot) {
     const uint32_t start = holder.to_release.back();
     holder.to_release.pop_back();
     if (!holder.run_starts.contains(start)) continue;  // went with a run from further up
-    // A long run goes from its end, since blocks are freed when nothing behind them is held. What is
-    // left of it waits below the runs that continue it: they keep it from being freed.
+    // A long run goes from its end, since blocks are freed when nothing behind them is held. What
+    // is left of it waits below the runs that continue it: they keep it from being freed.
     const auto run = tree_.RunFrom(slot, start);
     const auto step = run.last(std::min(run.size(), kBlocksPerStep - released));
     if (step.size() < run.size()) holder.to_release.push_back(start);

@@ -55,9 +55,9 @@ class BlockHoldings {
     SlotsByTier slots = kNoSlots;
     uint64_t blocks = 0;  // held until now, on all tiers
   };
-  // From now on the target holds nothing on any tier, or has nothing staged. The blocks of the slots
-  // are to be released by Sweep. Two steps, since releasing takes time in proportion to what was
-  // held and the caller may let others in between.
+  // From now on the target holds nothing on any tier, or has nothing staged. The blocks of the
+  // slots are to be released by Sweep. Two steps, since releasing takes time in proportion to what
+  // was held and the caller may let others in between.
   Detached Detach(Target target, bool staged = false);
   // If the tier holds more than its bound, it holds nothing from now on, and if it is the device,
   // no tier of the target does; as Detach.
@@ -98,8 +98,8 @@ class BlockHoldings {
 
   // Returns how many blocks can be stored, from the first on. On the device all or nothing is.
   size_t PlanStore(uint32_t slot);
-  // The parts of Store: behind a block that exists (kNoId: as the start of a sequence), by name, and
-  // without a place. All use the scratch below.
+  // The parts of Store: behind a block that exists (kNoId: as the start of a sequence), by name,
+  // and without a place. All use the scratch below.
   void StoreBehind(uint32_t slot, uint32_t previous, StoreCounting counting,
                    std::span<const StoredBlock> blocks, ApplyResult* result);
   void StoreCopies(uint32_t slot, StoreCounting counting, const Stored& event, ApplyResult* result);

@@ -93,15 +93,16 @@ inline constexpr size_t kDumpBlocksPerEvent = 256;
 //
 // Tiers: a target's blocks on lower tiers are further holdings in the same tree, each tier with
 // names and counts of its own. They continue a prefix that the device began (TierWalk). A block may
-// be stored on a lower tier before what precedes it is known: it is kept aside until then. Not every
-// connector announces what it drops: a tier that grows beyond its bound is forgotten as a whole, with
-// the device all tiers are, and fills again.
+// be stored on a lower tier before what precedes it is known: it is kept aside until then. Not
+// every connector announces what it drops: a tier that grows beyond its bound is forgotten as a
+// whole, with the device all tiers are, and fills again.
 // Refused events change nothing: see ApplyStatus. Blocks that nobody needs are freed at once;
 // memory follows what is held. Parity: Dynamo v1.4.1 forgets the rest of a compressed edge when a
 // middle block goes; see docs/parity.md.
 //
 // How it is divided: BlockHoldings (what events mean) on RadixTree (shape, runs, blocks),
-// OverlapWalk and TierWalk (lookups), LooseBlocks (without a place yet), HolderTable (per target), ProbeTable and Slab (storage).
+// OverlapWalk and TierWalk (lookups), LooseBlocks (without a place yet), HolderTable (per target),
+// ProbeTable and Slab (storage).
 //
 // Thread safety: thread-safe. A stored event takes the lock exclusively, a removed event does so in
 // steps of some hundred hashes (lookups may see it half applied), lookups share it.
@@ -152,9 +153,9 @@ class BlockIndex {
   // One step of such a dump: appends to `out`; false when it was the last one.
   bool StepDump(TargetDump* dump, std::vector<Stored>* out) const;
 
-  // Exactly what a target holds on one tier, for another process to hold it again: TargetSave. `emit` is called
-  // without a lock. False: the target's blocks were dropped meanwhile, and what was emitted is
-  // void. REQUIRES: no event of this target during the call.
+  // Exactly what a target holds on one tier, for another process to hold it again: TargetSave.
+  // `emit` is called without a lock. False: the target's blocks were dropped meanwhile, and what
+  // was emitted is void. REQUIRES: no event of this target during the call.
   using EmitSaved = std::function<void(std::variant<Stored, Removed>&& event)>;
   bool SaveTarget(Target target, const EmitSaved& emit,
                   StorageTier tier = StorageTier::kDevice) const;

@@ -54,9 +54,9 @@ struct SlotOwner {
   bool live = false;  // as Holder::live
 };
 
-// Targets by slot: small dense numbers, used again after release. A target has one slot per tier for
-// what lookups see, and as many for its staged state. If it has one for any tier, it has one for the
-// device, which stands for them all. Thread-compatible.
+// Targets by slot: small dense numbers, used again after release. A target has one slot per tier
+// for what lookups see, and as many for its staged state. If it has one for any tier, it has one
+// for the device, which stands for them all. Thread-compatible.
 class HolderTable {
  public:
   // kNoId if the target has none.

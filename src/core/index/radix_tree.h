@@ -95,8 +95,8 @@ class RadixTree {
   std::span<const uint32_t> RunFrom(uint32_t slot, uint32_t block) const;
 
   // `slot` no longer holds these blocks: on one edge, in its order, perhaps with gaps. Appends to
-  // `orphaned` the blocks directly behind them that the slot still holds. What nobody needs any more
-  // is freed.
+  // `orphaned` the blocks directly behind them that the slot still holds. What nobody needs any
+  // more is freed.
   void Release(uint32_t slot, std::span<const uint32_t> released, std::vector<uint32_t>* orphaned);
 
   size_t node_count() const { return nodes_.size() - 1; }  // the root does not count

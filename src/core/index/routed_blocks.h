@@ -26,8 +26,8 @@ struct RoutedBlocksConfig {
   uint64_t max_blocks = 1;         // > 0
 };
 
-// Which blocks targets hold if every prompt that was sent to one stays there for a while: an index fed
-// by bookings instead of events.
+// Which blocks targets hold if every prompt that was sent to one stays there for a while: an index
+// fed by bookings instead of events.
 //
 // Each booking stores the prompt's blocks for its target, named by their sequence hashes, until
 // now + ttl; a later booking of the same blocks there moves their end. Ends are rounded up to whole
@@ -37,14 +37,14 @@ struct RoutedBlocksConfig {
 //   blocks      W1: c d      W2: a b      W1: a b        "a b c d" went to W1, later "a b" again
 //
 // A booking touches a block only with all before it, so ends never rise along a prompt, and what is
-// held is always held from its start. Beyond max_blocks those of the earliest step leave, the deepest
-// first. Names may come from callers: one that contradicts what the target is known to hold is
-// refused, counted, and changes nothing.
+// held is always held from its start. Beyond max_blocks those of the earliest step leave, the
+// deepest first. Names may come from callers: one that contradicts what the target is known to hold
+// is refused, counted, and changes nothing.
 //
 // Parity: Dynamo v1.4.1 lib/kv-router/src/indexer/pruning.rs.
 //
-// Thread safety: thread-safe. Lock order: ours, then the index's. Nothing is held for longer than the
-// blocks of one booking, or some thousand, take.
+// Thread safety: thread-safe. Lock order: ours, then the index's. Nothing is held for longer than
+// the blocks of one booking, or some thousand, take.
 class RoutedBlocks {
  public:
   static constexpr std::chrono::milliseconds kStep{100};

@@ -19,9 +19,9 @@ namespace kvrouter {
 // removed early then, never late.
 inline constexpr uint64_t kMaxSavedStores = 64;
 
-// Reads exactly what one target holds on one tier, in steps, as counted events: applied in order to a target
-// without blocks they leave it with the same blocks, under the same names, each stored as often.
-// Unlike TargetDump it includes what lies behind holes:
+// Reads exactly what one target holds on one tier, in steps, as counted events: applied in order to
+// a target without blocks they leave it with the same blocks, under the same names, each stored as
+// often. Unlike TargetDump it includes what lies behind holes:
 //
 //   held  a b . d e      [a b] [_ : x] [d e] ... removed [x]
 //

@@ -109,7 +109,7 @@ void TakeSwitches(uint64_t switches, DecisionRecord* record) {
   }
 }
 
-// ---- Candidates: the worker as the distance from the one before, and only the inputs that are not 0
+// ---- Candidates: the worker as the distance from the one before, and only inputs that are not 0
 
 enum Field : unsigned {
   kDevice = 1u << 0,

@@ -27,8 +27,8 @@ struct DetailBuffers {
 void DescribeCandidates(CandidateTable* table, size_t chosen, DecisionDetail detail,
                         DetailBuffers* buffers, RouteDecision* decision);
 
-// All candidates in target order, however many there are: a view of the table, which must outlive it
-// unchanged.
+// All candidates in target order, however many there are: a view of the table,
+// which must outlive it unchanged.
 class TableCandidates final : public CandidateSource {
  public:
   explicit TableCandidates(const CandidateTable& table) : table_(table) {}

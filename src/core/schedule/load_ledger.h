@@ -16,10 +16,10 @@ namespace kvrouter {
 
 // What live requests put on each target of a partition. A request is a *booking*:
 //
-//   Add ──> prefill tokens, until PrefillComplete     ─┐
-//           distinct prompt blocks (LiveChains)         ├─ given back once, from the booking's own
-//           output blocks, as they are reported         │  record, by whichever comes first: Finish,
-//           one active request                         ─┘  idle expiry, RemoveTarget
+//   Add ──> prefill tokens, until PrefillComplete    ─┐
+//           distinct prompt blocks (LiveChains)        ├─ given back once, from the booking's own
+//           output blocks, as they are reported        │  record, by whichever comes first: Finish,
+//           one active request                        ─┘  idle expiry, RemoveTarget
 //
 // Every figure is an integer (blocks weigh kBlockUnits), so a target without bookings is at exactly
 // 0.

@@ -41,7 +41,8 @@ Pick PickBySoftmax(std::span<const double> costs, double temperature, UniformSou
 // The same with `draw` as the number that would be drawn.
 Pick PickBySoftmax(std::span<const double> costs, double temperature, double draw);
 
-// A number in [0, 1) that depends on `seed` alone, as good as drawn for seeds that follow each other.
+// A number in [0, 1) that depends on `seed` alone, as good as drawn for seeds that follow each
+// other.
 double DrawOf(uint64_t seed);
 
 }  // namespace kvrouter

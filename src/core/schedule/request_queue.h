@@ -138,9 +138,9 @@ class RequestQueue {
   // Requests whose deadline is over leave; appends their tickets.
   void Expire(MonotonicTime now, std::vector<TicketId>* expired);
 
-  // Other classes and bounds from now on. Who waits keeps ticket, arrival, time and deadline, and is
-  // put into the class that `class_of` says, whatever that class's limits; to leave one class for
-  // another counts as released and parked. A class of the same name keeps its counts.
+  // Other classes and bounds from now on. Who waits keeps ticket, arrival, time and deadline, and
+  // is put into the class that `class_of` says, whatever that class's limits; to leave one class
+  // for another counts as released and parked. A class of the same name keeps its counts.
   using ClassOf = std::function<uint32_t(TicketId)>;
   void Reconfigure(PolicyClasses classes, uint32_t max_waiting,
                    std::chrono::nanoseconds overlap_refresh_after, const ClassOf& class_of);

@@ -107,8 +107,8 @@ struct Placement {
   SessionOutcome session = SessionOutcome::kNone;
 };
 
-// A request that waits, owning all that deciding it later takes. Whoever parks it adds what it needs
-// itself.
+// A request that waits, owning all that deciding it later takes.
+// Whoever parks it adds what it needs itself.
 struct WaitingRequest {
   virtual ~WaitingRequest() = default;
   ScheduleRequest schedule;
@@ -172,8 +172,8 @@ class Scheduler {
   bool Cancel(TicketId ticket);
   // Requests whose deadline is over leave; appends their tickets.
   void ExpireWaiting(MonotonicTime now, std::vector<TicketId>* expired);
-  // Queue and ejection as configured from now on, in one step. Who waits stays (RequestQueue); it is
-  // put into the class that its words and tokens ask for. Call PumpOne.
+  // Queue and ejection as configured from now on, in one step. Who waits stays (RequestQueue); it
+  // is put into the class that its words and tokens ask for. Call PumpOne.
   void Reconfigure(const SchedulerConfig& config);
   uint64_t WaitingCount() const { return waiting_count_.load(std::memory_order_relaxed); }
 
@@ -194,8 +194,8 @@ class Scheduler {
     return open_targets_[static_cast<size_t>(pool)].load(std::memory_order_relaxed);
   }
 
-  // Whether a worker that only decodes takes new requests: the group is disaggregated, also while it
-  // has no prefill worker.
+  // Whether a worker that only decodes takes new requests: the group is disaggregated, also while
+  // it has no prefill worker.
   bool HasDecodeWorkers() const { return has_decode_workers_.load(std::memory_order_relaxed); }
 
   // As in Router.

@@ -53,8 +53,8 @@ uint64_t Scheduler::MostCachedTokens(const ScheduleRequest& request, MonotonicTi
   return std::min(cached_tokens, request.isl_tokens);
 }
 
-// Parity: overload is not looked at here. Who is alone in being idle and overloaded lets the request
-// go, to a busy target or to the error that all are overloaded.
+// Parity: overload is not looked at here. Who is alone in being idle and overloaded lets the
+// request go, to a busy target or to the error that all are overloaded.
 Readiness Scheduler::ReadinessOf(const ScheduleRequest& request, uint32_t policy_class,
                                  MonotonicTime now) const {
   const PrefillBusyThresholds& busy = queue_.classes().At(policy_class).busy;
@@ -86,7 +86,8 @@ std::optional<RequestQueue::Request> Scheduler::TurnOf(const ScheduleRequest& re
                                                        MonotonicTime now) const {
   const PolicyClasses& classes = queue_.classes();
   const QueueWish& wish = *request.queue;
-  // Which class it is may depend on what is cached; with one class only its place in the queue does.
+  // Which class it is may depend on what is cached; with one class only its place in the queue
+  // does.
   const bool one_class = classes.size() == 1;
   uint64_t cached_tokens = one_class ? 0 : MostCachedTokens(request, now);
   const uint32_t policy_class =

@@ -42,8 +42,8 @@ double RoundedTokens(double tokens) {
   return 1 / (1 + rate * (static_cast<double>(excess_tokens) / block_tokens) / request_blocks);
 }
 
-// Inlined into everything that scores, so that it is one function whoever asks, and so that a caller
-// who wants the cost alone does not write down the terms.
+// Inlined into everything that scores, so that it is one function whoever asks, and so that a
+// caller who wants the cost alone does not write down the terms.
 [[gnu::always_inline]] inline CandidateCost Score(const CandidateInput& in,
                                                   const ScoreContext& context) {
   const CostWeights& weights = context.weights.cost;

@@ -97,8 +97,8 @@ struct CostsSummary {
   double most_overlap_blocks = 0;
 };
 
-// costs[i] becomes the cost_blocks of seen[i] with lower[i] and taint_multipliers[i], to the bit; an
-// empty `lower` means that there is nothing on lower tiers, empty multipliers that all are 1.
+// costs[i] becomes the cost_blocks of seen[i] with lower[i] and taint_multipliers[i], to the bit;
+// an empty `lower` means that there is nothing on lower tiers, empty multipliers that all are 1.
 // REQUIRES: equal lengths.
 CostsSummary ScoreAll(std::span<const SeenCandidate> seen, const ScoreContext& context,
                       std::span<double> costs, std::span<const LowerTierOverlap> lower = {},

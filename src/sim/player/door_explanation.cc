@@ -7,8 +7,8 @@
 namespace kvrouter::sim {
 namespace {
 
-// One part of an explanation up to where its numbers begin: "local short_prompt (tokens 691 < 2048)"
-// or "planned migrate from worker 3 rank 0, ...".
+// One part of an explanation up to where its numbers begin:
+// "local short_prompt (tokens 691 < 2048)" or "planned migrate from worker 3 rank 0, ...".
 std::string_view WithoutNumbers(std::string_view part) {
   for (const std::string_view end : {" (", ",", " from "}) part = part.substr(0, part.find(end));
   return part;

@@ -68,7 +68,8 @@ struct FigureColumn {
 };
 std::span<const FigureColumn> FigureColumns();
 
-// Each figure averaged; policy and all sums of the first. REQUIRES: !runs.empty(), all of one policy.
+// Each figure averaged; policy and all sums of the first. REQUIRES: !runs.empty(),
+// all of one policy.
 PolicyFigures MeanFigures(std::span<const PolicyFigures> runs);
 
 }  // namespace kvrouter::sim

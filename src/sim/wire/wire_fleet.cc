@@ -80,8 +80,8 @@ absl::Status WireFleet::Impl::AddEngine(uint32_t index) {
                                                .channel = channel,
                                                .side_channel = &side_channel,
                                                .post = [this, index](FleetLoop::Task task) {
-                                                 // Refused: the queue is full of requests, and this one waits until its
-                                                 // client leaves.
+                                                 // Refused: the queue is full of requests, and this
+                                                 // one waits until its client leaves.
                                                  (void)loop.Post(index, std::move(task));
                                                }}));
   return absl::OkStatus();

@@ -155,8 +155,8 @@ void SubmitAndFinish(Router* router, const BenchPrompt& prompt, std::string sess
   router->Finish(std::get<RouteDecision>(*submission).booking, {});
 }
 
-// Decisions alone, with nothing on, and with a queue and sessions: a caller's, and derived ones; the
-// caller's without explanations, too.
+// Decisions alone, with nothing on, and with a queue and sessions: a caller's, and derived ones;
+// the caller's without explanations, too.
 void BM_Targets(benchmark::State& state) {
   constexpr uint32_t kRanks = 8;
   const auto workers = static_cast<uint64_t>(state.range(0)) / kRanks;

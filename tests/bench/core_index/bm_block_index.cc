@@ -155,7 +155,8 @@ void BM_Churn(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 128);
 }
 
-// A thread that removes the last 64 blocks of random holdings and stores them again, one event each.
+// A thread that removes the last 64 blocks of random holdings and stores them again,
+// one event each.
 class EventPump {
  public:
   // blocks_per_second 0: without a pause.

@@ -3,8 +3,8 @@
 //
 //   New/N        N blocks that nobody has yet, on a fleet that holds 1,000,000; as many expire
 //   Again/N      N blocks that the target holds already: their end is moved
-//   StoreOnly/N  the baseline of New: the same blocks stored and removed in the index alone, as events
-//                would do it
+//   StoreOnly/N  the baseline of New: the same blocks stored and removed in the index alone, as
+//                events would do it
 //
 // Counters: nanoseconds per block; bytes per remembered block, with and without the index's.
 #include <benchmark/benchmark.h>

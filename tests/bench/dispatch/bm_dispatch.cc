@@ -1,7 +1,7 @@
-// What a dispatched request costs beside one that is passed on unread. Both go through the same link,
-// which answers at once with the same short stream, so the difference is what the dispatcher adds:
-// reading the body, hashing and deciding, accounting and reading of the stream. Budget: 300 µs at
-// 14,000 tokens.
+// What a dispatched request costs beside one that is passed on unread. Both go through the same
+// link, which answers at once with the same short stream, so the difference is what the dispatcher
+// adds: reading the body, hashing and deciding, accounting and reading of the stream. Budget:
+// 300 µs at 14,000 tokens.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // What Route costs behind gRPC: unary and on a stream, beside an echo of the same sizes and a
 // handler that parses the same request and answers as many bytes, and with explanations off
 // (bench_servers.h). Servers and client are two processes on the same machine; the servers take
-// turns in short slices, so that noise of the machine falls on all of them. Printed are medians over the rounds; a ratio is
-// the median of the rounds' ratios.
+// turns in short slices, so that noise of the machine falls on all of them. Printed are medians
+// over the rounds; a ratio is the median of the rounds' ratios.
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// What being measured costs a decision: the Router alone, with the metrics as its sink, and with its
-// steps timed as well. The claim is the ratio in one run; compare CPU times of
+// What being measured costs a decision: the Router alone, with the metrics as its sink, and with
+// its steps timed as well. The claim is the ratio in one run; compare CPU times of
 // --benchmark_repetitions with --benchmark_enable_random_interleaving.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

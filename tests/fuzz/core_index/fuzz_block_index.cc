@@ -2,9 +2,9 @@
 // must be the same.
 //
 //   program   := mode op*
-//   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded per
-//             target, arbitrary); bit 3: on all tiers. The model knows the device only, which lower
-//             tiers must leave as it is; their own answers are the property test's affair
+//   mode      bit 0: set instead of counted; bits 1-2: how engines hash (same everywhere, seeded
+//             per target, arbitrary); bit 3: on all tiers. The model knows the device only, which
+//             lower tiers must leave as it is; their own answers are the property test's affair
 //   op      := 0-3 target parent blocks   stored; parent 0: none, 1: an arbitrary hash, else one of
 //                                         the held ones; target from 192 on: of its staged state,
 //                                         bits 2-3: its tier

@@ -1,6 +1,6 @@
-// What clients and engines send the dispatcher: any bytes give a reading or an error. An edited body
-// is the same JSON but for the edit, a stream is passed on byte for byte whatever its pieces, and
-// what is read of it does not depend on them.
+// What clients and engines send the dispatcher: any bytes give a reading or an error. An edited
+// body is the same JSON but for the edit, a stream is passed on byte for byte whatever its pieces,
+// and what is read of it does not depend on them.
 #include <cstddef>
 #include <cstdint>
 #include <string>

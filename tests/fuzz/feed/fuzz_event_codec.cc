@@ -1,5 +1,6 @@
-// Bytes of a live message's payload through decoding, filtering and the sequence machine. Checks what must hold for any
-// input: slices stay inside their arrays, events come out whole, the same bytes always mean the same.
+// Bytes of a live message's payload through decoding, filtering and the sequence machine. Checks
+// what must hold for any input: slices stay inside their arrays, events come out whole, the same
+// bytes always mean the same.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
-// Bytes of a message of Dynamo's event plane through decoding and the fleet's state machines. Checks what must hold for
-// any input: no event without content comes out, events are those of registered ranks, ids count up, the same bytes
-// always mean the same.
+// Bytes of a message of Dynamo's event plane through decoding and the fleet's state machines.
+// Checks what must hold for any input: no event without content comes out, events are those of
+// registered ranks, ids count up, the same bytes always mean the same.
 #include <cstddef>
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
-// Bytes of a snapshot. The first byte chooses: even, the rest is a whole file; odd, it is what one section holds, which
-// is also framed and read back. Whatever can be read is written and read again, restored into a feed, and applied to an
-// index, as after the engine has proved it.
+// Bytes of a snapshot. The first byte chooses: even, the rest is a whole file; odd, it is what one
+// section holds, which is also framed and read back. Whatever can be read is written and read
+// again, restored into a feed, and applied to an index, as after the engine has proved it.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,5 @@
-// Bodies of the HTTP selection and indexer APIs: any bytes give a body or an error, and reading in place and from a copy agree.
+// Bodies of the HTTP selection and indexer APIs: any bytes give a body or an error, and reading in
+// place and from a copy agree.
 #include <cstddef>
 #include <cstdint>
 #include <string>

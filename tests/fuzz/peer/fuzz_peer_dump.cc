@@ -1,4 +1,5 @@
-// A peer's answer to GET /dump. Whatever it is, what is read of it are stored events of ranks that were asked for.
+// A peer's answer to GET /dump. Whatever it is, what is read of it are stored events of ranks that
+// were asked for.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Bytes of a decision log. The first byte chooses: even, the rest is a whole file; odd, it is what one
-// record holds. Whatever can be read is written and read again, and decided again.
+// Bytes of a decision log. The first byte chooses: even, the rest is a whole file; odd, it is what
+// one record holds. Whatever can be read is written and read again, and decided again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

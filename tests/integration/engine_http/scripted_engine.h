@@ -94,8 +94,8 @@ class EnginePeer {
   std::string read_;
 };
 
-// A TCP server whose every connection runs a script on a thread of its own. It closes the connection
-// when the script returns.
+// A TCP server whose every connection runs a script on a thread of its own. It closes the
+// connection when the script returns.
 class ScriptedEngine {
  public:
   // `number` counts connections from 0.

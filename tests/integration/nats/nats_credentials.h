@@ -14,9 +14,9 @@
 
 namespace kvrouter {
 
-// NATS' decentralised authentication, as its tool nsc sets it up: an operator that the server trusts
-// vouches for an account, and the account for a user, in signed JWTs. Names of keys are base32 of
-// a role, the public key and a check sum.
+// NATS' decentralised authentication, as its tool nsc sets it up: an operator that the server
+// trusts vouches for an account, and the account for a user, in signed JWTs. Names of keys are
+// base32 of a role, the public key and a check sum.
 
 // One ed25519 key in a role.
 class NatsKey {

@@ -83,8 +83,8 @@ TEST_F(NatsEventSourceTest, BrokerAbsentAtStartStopsNothingAndIsFoundLater) {
   EXPECT_EQ(Held(7, 1), rank.held());
 }
 
-// The server is killed and started again while workers publish. What was lost shows, nothing is held
-// that a worker does not hold, and a worker that tells all anew is known in full.
+// The server is killed and started again while workers publish. What was lost shows, nothing is
+// held that a worker does not hold, and a worker that tells all anew is known in full.
 TEST_F(NatsEventSourceTest, ServerKilledUnderLoadNeverLeavesAFalseBlock) {
   constexpr uint64_t kBlocks = 64;
   constexpr uint64_t kWorkers = 3;

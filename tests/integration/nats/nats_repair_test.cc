@@ -1,6 +1,7 @@
-// The event plane over the real nats-server, with engines that can be asked for what they hold: whatever the broker or a slow
-// consumer lost, the router's picture comes to be the engines' own again, by itself. The sizes of the long runs come from the
-// environment: KVR_NATS_DOWN_SECONDS (B24) and KVR_NATS_FLOOD_EVENTS.
+// The event plane over the real nats-server, with engines that can be asked for what they hold:
+// whatever the broker or a slow consumer lost, the router's picture comes to be the engines' own
+// again, by itself. The sizes of the long runs come from the environment: KVR_NATS_DOWN_SECONDS
+// (B24) and KVR_NATS_FLOOD_EVENTS.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,8 +123,9 @@ class NatsRepairTest : public NatsHarness {
   Fleet fleet_;
 };
 
-// B24: the broker is not there when the router starts, and later is gone for longer than a limited number of attempts would
-// last. Routing goes on, it is found again without a restart, and what was published meanwhile is known.
+// B24: the broker is not there when the router starts, and later is gone for longer than a limited
+// number of attempts would last. Routing goes on, it is found again without a restart, and what was
+// published meanwhile is known.
 TEST_F(NatsRepairTest, B24BrokerAbsentAtBootOrGonePastTheRetryLimit) {
   constexpr uint64_t kAttempts = 60;
   const std::chrono::seconds down(FromEnvironment("KVR_NATS_DOWN_SECONDS", 0));
@@ -186,7 +188,8 @@ TEST_F(NatsRepairTest, ServerStoppedAndStartedUnderLoadLosesNothingForGood) {
   EXPECT_GT(monitor_.Totals().replays_completed, 0u);
 }
 
-// Faster than it can be taken: memory stays bounded, what was dropped is counted, and in the end all is known.
+// Faster than it can be taken: memory stays bounded, what was dropped is counted, and in the end
+// all is known.
 TEST_F(NatsRepairTest, FloodOfASlowConsumerIsBoundedCountedAndFullyRepaired) {
   const uint64_t events = FromEnvironment("KVR_NATS_FLOOD_EVENTS", 60'000);
   server_.Start();

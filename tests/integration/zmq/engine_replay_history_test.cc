@@ -1,5 +1,5 @@
-// A rank that is fed from Dynamo's event plane and repaired from its engine's replay socket: a fake engine in pyzmq that
-// answers well, partly, slowly, wrongly or not at all.
+// A rank that is fed from Dynamo's event plane and repaired from its engine's replay socket: a fake
+// engine in pyzmq that answers well, partly, slowly, wrongly or not at all.
 #include "adapters/zmq/engine_replay_history.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // A recorded run is reproduced to the last decision also where costs alone did not decide: sessions
-// bound hard, softly and by rendezvous, requests that waited, prefill legs, fixed plans, decode legs.
+// bound hard, softly and by rendezvous, requests that waited, prefill legs, fixed plans,
+// decode legs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@ namespace {
 
 using Wishes = std::map<uint64_t, DeclaredWorker>;
 
-// The rules of worker_sources.h, worker by worker, each from its own small state: no sets, no passes,
-// no registry. `standing` says whose the record is.
+// The rules of worker_sources.h, worker by worker, each from its own small state: no sets, no
+// passes, no registry. `standing` says whose the record is.
 class NaiveWorker {
  public:
   enum class Owner { kNobody, kSource, kCaller };

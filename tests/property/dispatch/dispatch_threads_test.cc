@@ -1,6 +1,6 @@
 // Many threads at once: clients that come and leave, engines that answer, fail, stall and are
-// cancelled, workers that come and go, and a dispatcher that is stopped. Each client hears one end, and
-// nothing is left.
+// cancelled, workers that come and go, and a dispatcher that is stopped. Each client hears one end,
+// and nothing is left.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// However an engine's messages reach us (once, twice, over two sockets, with breaks and restarts in between), the index
-// ends up as if every batch of the engine's present life had been applied once, in order.
+// However an engine's messages reach us (once, twice, over two sockets, with breaks and restarts in
+// between), the index ends up as if every batch of the engine's present life had been applied once,
+// in order.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +20,8 @@ namespace {
 
 constexpr uint32_t kRanks = 2;
 
-// An engine with a cache: says what a real one could say. Contents repeat between lives and sequences; hashes do not
-// repeat between lives, as engines seed them at random.
+// An engine with a cache: says what a real one could say. Contents repeat between lives and
+// sequences; hashes do not repeat between lives, as engines seed them at random.
 class CachingEngine {
  public:
   CachingEngine(Dice* dice, uint64_t life)
@@ -268,7 +269,8 @@ class Network {
   std::deque<EngineBatch> replies_;
 };
 
-// A random history over the network, then quiet. Returns the feed's side through `h`, the truth through the result.
+// A random history over the network, then quiet. Returns the feed's side through `h`, the truth
+// through the result.
 Contents Play(uint64_t seed, const Trouble& trouble, FeedHarness* h) {
   Dice dice(seed);
   uint64_t life = 1;
@@ -346,8 +348,8 @@ TEST(FeedDeliveryPropertyTest, SplitAndReorderedBetweenSocketsGivesOneIndex) {
   EXPECT_GT(leftovers, 300u);
 }
 
-// With replies that lose messages the feed may have to give history up, but then it says so, and it never believes in a
-// block that the engine does not hold.
+// With replies that lose messages the feed may have to give history up, but then it says so, and it
+// never believes in a block that the engine does not hold.
 TEST(FeedDeliveryPropertyTest, LossyRepliesAreNeverSilent) {
   uint64_t degraded = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {

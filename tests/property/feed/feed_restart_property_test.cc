@@ -23,8 +23,8 @@ namespace {
 constexpr uint32_t kRanks = 2;
 constexpr uint32_t kBlockSize = 4;
 
-// Says what an engine with a small cache could say: chains that branch, second copies, removals from
-// anywhere, salts, placeholders.
+// Says what an engine with a small cache could say: chains that branch, second copies, removals
+// from anywhere, salts, placeholders.
 class CachingEngine {
  public:
   explicit CachingEngine(Dice* dice) : dice_(*dice) {}

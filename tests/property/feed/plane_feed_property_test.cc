@@ -1,6 +1,6 @@
-// However the events of Dynamo's event plane reach us (lost, repeated, in disorder over two brokers, across restarts), a
-// rank's blocks are never anything that a straightforward reading of the same arrivals does not hold, and where nothing
-// was lost they are exactly the worker's own.
+// However the events of Dynamo's event plane reach us (lost, repeated, in disorder over two
+// brokers, across restarts), a rank's blocks are never anything that a straightforward reading of
+// the same arrivals does not hold, and where nothing was lost they are exactly the worker's own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr uint64_t kWorker = 7;
 
-// What one rank's publisher said, with what the rank held after it: root blocks only, named by their content.
+// What one rank's publisher said, with what the rank held after it: root blocks only,
+// named by their content.
 struct Said {
   uint64_t publisher = 0;
   PlaneEventSpec event;
@@ -111,8 +112,8 @@ class Router {
   FeedState state_ = FeedState::kNone;
 };
 
-// The rules in words, over what arrived, with no cursor of its own to go wrong: the whole list of arrivals is read anew
-// for each answer.
+// The rules in words, over what arrived, with no cursor of its own to go wrong: the whole list of
+// arrivals is read anew for each answer.
 struct Expected {
   std::set<uint64_t> held;
   bool whole = false;
@@ -179,8 +180,8 @@ TEST(PlaneFeedPropertyTest, OnePathWithLossesAndRepeatsReadsAsStated) {
   }
 }
 
-// Two brokers, each of which loses and delays messages of its own accord. Whatever at least one of them brings in time is
-// as if nothing had happened.
+// Two brokers, each of which loses and delays messages of its own accord. Whatever at least one of
+// them brings in time is as if nothing had happened.
 TEST(PlaneFeedPropertyTest, WhatOneOfTwoBrokersBringsIsEnough) {
   constexpr MonotonicTime kGapWait = std::chrono::milliseconds(100);
   for (uint64_t seed = 0; seed < 150; ++seed) {

@@ -1,7 +1,7 @@
-// One rank on Dynamo's event plane whose engine can be asked for its history. Messages are delayed, lost with and without a
-// notice, the path breaks, the worker restarts, answers come late or not at all. Whenever the rank is shown as live and
-// everything said has arrived, the router holds exactly what the engine holds; and once the faults end it always comes to
-// that.
+// One rank on Dynamo's event plane whose engine can be asked for its history. Messages are delayed,
+// lost with and without a notice, the path breaks, the worker restarts, answers come late or not at
+// all. Whenever the rank is shown as live and everything said has arrived, the router holds exactly
+// what the engine holds; and once the faults end it always comes to that.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -27,8 +27,8 @@ enum class ReplaySpoil : uint8_t {
 };
 inline constexpr uint32_t kReplaySpoils = 7;
 
-// The sockets between an engine and its feed, and the feed: a stream of live messages that keeps its
-// order but may lose, repeat, damage and delay some; connections that break with messages in
+// The sockets between an engine and its feed, and the feed: a stream of live messages that keeps
+// its order but may lose, repeat, damage and delay some; connections that break with messages in
 // flight; replays on sockets of their own.
 //
 // Owned by a shared_ptr, since what is in flight must not reach a link that is gone.

@@ -20,8 +20,8 @@
 namespace kvrouter::truth {
 
 // A router with eight engine ranks of six workers, all drawn from the seed: caches, dialects, how
-// much history is kept, who can replay, who is a Dynamo worker. In virtual time it goes twice through traffic with faults
-// and a quiet point. Thread-compatible.
+// much history is kept, who can replay, who is a Dynamo worker. In virtual time it goes twice
+// through traffic with faults and a quiet point. Thread-compatible.
 class Fleet {
  public:
   static constexpr uint32_t kRanks = 8;

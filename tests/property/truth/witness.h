@@ -98,8 +98,8 @@ class Witness {
 
   bool Covered() const { return covered_; }
 
-  // When the router could know that the batch was said, and nothing could be hoped for any more from
-  // an answer that was still coming. Nothing: not yet.
+  // When the router could know that the batch was said, and nothing could be hoped for any more
+  // from an answer that was still coming. Nothing: not yet.
   std::optional<MonotonicTime> NoticedAt(Said said) const {
     for (const Seen& seen : seen_) {
       if (seen.said < said) continue;

@@ -173,7 +173,8 @@ TEST(BlockIndexThreadsTest, LookupsSeeTheOldStateOrTheNewOneWhileItIsReplaced) {
   index.CheckInvariants();
 }
 
-// A target has ten blocks on its device, ten more in host memory and twenty more on disk, or nothing.
+// A target has ten blocks on its device, ten more in host memory and twenty more on disk, or
+// nothing.
 TEST(BlockIndexThreadsTest, LookupsSeeTheTiersOfWholeEventsWhileTheyComeAndGo) {
   constexpr uint64_t kTargets = 3;
   BlockIndex index;

@@ -16,7 +16,8 @@ using namespace kvrouter::testing;  // NOLINT
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 10 blocks of 16 tokens. Worker 1 holds them and has 4 blocks of prefill pending; worker 2 is idle.
+// 10 blocks of 16 tokens. Worker 1 holds them and has 4 blocks of prefill pending;
+// worker 2 is idle.
 DecisionRecord ADecision(const std::string& id, uint64_t chosen = 1) {
   DecisionRecord record;
   record.request_id = id;

@@ -129,8 +129,8 @@ bool IsOfDispatch(const Option& option) {
   return option.name.starts_with("dispatch") || option.name.starts_with("tokenize");
 }
 
-// What the table promises to take over, router and dispatcher must be able to; what it does not, they
-// must refuse, as far as it is theirs.
+// What the table promises to take over, router and dispatcher must be able to; what it does not,
+// they must refuse, as far as it is theirs.
 TEST(PlanReloadTest, TableAndPartsAgreeOnWhatCanChange) {
   std::map<std::string, std::string> changed = {
       {"router_kv_overlap_score_credit", "0.5"},

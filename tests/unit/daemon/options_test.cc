@@ -280,8 +280,8 @@ TEST(OptionsTest, UnknownDynVariablesAreListedAndIgnored) {
 
 TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
   EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_REPLICA_SYNC", "4"}}),
-            "value '4' from environment DYN_ROUTER_REPLICA_SYNC: not supported: routers do not tell "
-            "each other of their bookings; send all requests of a model to one");
+            "value '4' from environment DYN_ROUTER_REPLICA_SYNC: not supported: routers do not "
+            "tell each other of their bookings; send all requests of a model to one");
   EXPECT_THAT(ErrorOf({"--router-replica-sync=4"}),
               HasSubstr("flag '--router-replica-sync=4': not supported: "));
   const ConfigOnDisk file("router_replica_sync: true\n");
@@ -318,11 +318,11 @@ TEST(OptionsTest, AdmissionSettingsHaveDynamosNamesAndRanges) {
   EXPECT_EQ(scheduler.queue.overlap_refresh_after.count(), 0);
   EXPECT_EQ(scheduler.overload,
             (OverloadThresholds{.active_decode_blocks = 0.9, .active_prefill_tokens = 20000}));
-  for (const char* const bad : {"--router-queue-threshold=-1", "--router-queue-threshold=nan",
-                                "--router-queue-policy=lcfs", "--active-decode-blocks-threshold=1.1",
-                                "--active-prefill-tokens-threshold=1.5",
-                                "--router-overlap-refresh-after-secs=inf",
-                                "--outlier-max-secs=0", "--outlier-max-ejected-share=2"}) {
+  for (const char* const bad :
+       {"--router-queue-threshold=-1", "--router-queue-threshold=nan", "--router-queue-policy=lcfs",
+        "--active-decode-blocks-threshold=1.1", "--active-prefill-tokens-threshold=1.5",
+        "--router-overlap-refresh-after-secs=inf", "--outlier-max-secs=0",
+        "--outlier-max-ejected-share=2"}) {
     EXPECT_NE(ErrorOf({bad}), "") << bad;
   }
   EXPECT_THAT(ErrorOf({"--outlier-base-secs=20", "--outlier-max-secs=10"}),
@@ -333,9 +333,11 @@ TEST(OptionsTest, PolicyFilesGiveProfilesByModel) {
   const ConfigOnDisk file(R"(default_policy_family: f
 uncached_isl_buckets: [{min_tokens: 0, bucket: short}, {min_tokens: 4096, bucket: long}]
 policy_classes:
-  - {name: a, policy_family: f, cache_bucket: short, queue_policy: wspt, quantum: 4096, prefill_busy_threshold: 10}
-  - {name: b, policy_family: f, cache_bucket: long, prefill_busy_threshold_frac: 2.5, request_queue_limit_per_worker: 3,
-     raw_isl_token_queue_limit_per_worker: 4, cached_token_queue_limit_per_worker: 5}
+  - {name: a, policy_family: f, cache_bucket: short, queue_policy: wspt, quantum: 4096,
+     prefill_busy_threshold: 10}
+  - {name: b, policy_family: f, cache_bucket: long, prefill_busy_threshold_frac: 2.5,
+     request_queue_limit_per_worker: 3, raw_isl_token_queue_limit_per_worker: 4,
+     cached_token_queue_limit_per_worker: 5}
 models:
   m:
     default_policy_family: g
@@ -348,21 +350,19 @@ models:
   ASSERT_TRUE(queue.profile.has_value());
   EXPECT_EQ(queue.profile->uncached_isl_buckets[1],
             (UncachedBucket{.min_tokens = 4096, .bucket = "long"}));
-  EXPECT_EQ(queue.profile->policy_classes[0],
-            (PolicyClass{.name = "a",
-                         .policy_family = "f",
-                         .cache_bucket = "short",
-                         .order = QueueOrder::kWspt,
-                         .quantum_tokens = 4096,
-                         .busy = {.tokens = 10}}));
-  EXPECT_EQ(queue.profile->policy_classes[1],
-            (PolicyClass{.name = "b",
-                         .policy_family = "f",
-                         .cache_bucket = "long",
-                         .busy = {.batch_share = 2.5},
-                         .request_limit_per_worker = 3,
-                         .raw_isl_token_limit_per_worker = 4,
-                         .cached_token_limit_per_worker = 5}));
+  EXPECT_EQ(queue.profile->policy_classes[0], (PolicyClass{.name = "a",
+                                                           .policy_family = "f",
+                                                           .cache_bucket = "short",
+                                                           .order = QueueOrder::kWspt,
+                                                           .quantum_tokens = 4096,
+                                                           .busy = {.tokens = 10}}));
+  EXPECT_EQ(queue.profile->policy_classes[1], (PolicyClass{.name = "b",
+                                                           .policy_family = "f",
+                                                           .cache_bucket = "long",
+                                                           .busy = {.batch_share = 2.5},
+                                                           .request_limit_per_worker = 3,
+                                                           .raw_isl_token_limit_per_worker = 4,
+                                                           .cached_token_limit_per_worker = 5}));
   EXPECT_EQ(queue.model_profiles.at("m").policy_classes[0].name, "c");
 }
 

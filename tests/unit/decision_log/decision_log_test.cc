@@ -136,8 +136,8 @@ TEST(DecisionLogTest, MoreCandidatesThanTheBoundAreCounted) {
   EXPECT_THAT(IdsIn(folder.File()), ElementsAre("a"));
 }
 
-// Whoever decides is never kept waiting, whatever the file does; each decision is written or counted.
-// Run under ThreadSanitizer, too.
+// Whoever decides is never kept waiting, whatever the file does; each decision is written or
+// counted. Run under ThreadSanitizer, too.
 TEST(DecisionLogTest, ManyThreadsLoseNothingThatIsNotCounted) {
   constexpr int kThreads = 4;
   constexpr int kEach = 500;

@@ -216,7 +216,8 @@ TEST(PodTest, OddShapesAreRefusedOrIgnoredNeverFatal) {
        {"null", "[]", "3", "{}", R"({"metadata":[]})", R"({"metadata":{"name":1}})"})
     EXPECT_FALSE(ReadPod(nlohmann::json::parse(text), {}).ok()) << text;
   const char* odd = R"({"metadata":{"name":"a","uid":"u","labels":[],"annotations":"x"},
-      "spec":{"containers":{"a":1}},"status":{"podIP":["x"],"conditions":7,"containerStatuses":{}}})";
+      "spec":{"containers":{"a":1}},"status":{"podIP":["x"],"conditions":7,
+      "containerStatuses":{}}})";
   EXPECT_TRUE(ReadPod(nlohmann::json::parse(odd), {}).ok());
   for (const char* text : {"null", "{}", R"({"metadata":{"name":""}})"})
     EXPECT_FALSE(ReadEndpointSlice(nlohmann::json::parse(text)).ok()) << text;

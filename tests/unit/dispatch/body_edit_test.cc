@@ -128,7 +128,8 @@ TEST(BodyEditTest, AgreesWithAnEditOfTheParsedTree) {
 TEST(LegBodiesTest, TheProducersBodyKeepsWhatDecidesThePrompt) {
   const std::string body =
       R"({"model":"m","prompt":"text","stream":true,"stream_options":{"include_usage":true},"n":4,)"
-      R"("best_of":4,"min_tokens":9,"max_completion_tokens":100,"temperature":0.70,"x_unknown":[1e2]})";
+      R"("best_of":4,"min_tokens":9,"max_completion_tokens":100,"temperature":0.70,)"
+      R"("x_unknown":[1e2]})";
   const auto object = JsonObject::Of(body);
   const std::vector<TokenId> ids = {1, 22, 4294967295};
   EXPECT_EQ(

@@ -6,8 +6,8 @@
 
 #include "plan_fleets.h"
 
-// What goes wrong × on which leg × streaming or not: whatever it is, the client gets the right answer
-// or one clear error within the total time, and nothing stays booked, open or running.
+// What goes wrong × on which leg × streaming or not: whatever it is, the client gets the right
+// answer or one clear error within the total time, and nothing stays booked, open or running.
 
 namespace kvrouter {
 namespace {
@@ -85,7 +85,8 @@ std::vector<Cell> Cells() {
     for (const Fault fault : kServeFaults) {
       const bool torn =
           stream && (fault == Fault::kStallMidStream || fault == Fault::kCutMidStream);
-      // An engine that does not stream is silent while it generates, so only the total time ends it.
+      // An engine that does not stream is silent while it generates,
+      // so only the total time ends it.
       const bool late = !stream && fault == Fault::kStallBeforeHead;
       const Expect expect = torn ? Expect::kTorn : late ? Expect::kLate : Expect::kRight;
       const int status = late ? 504 : 200;

@@ -101,7 +101,8 @@ TEST(OpenAiRequestTest, NvextSteersAndHeadersBeatIt) {
   const OpenAiRequest request = Read(
       R"({"nvext":{"backend_instance_id":7587890043311737930,"dp_rank":1,"prefill_worker_id":3,)"
       R"("token_data":[1,2],"agent_hints":{"priority":5,"osl":100,"latency_sensitivity":9.5},)"
-      R"("routing_constraints":{"required_taints":["a"],"preferred_taints":{"b":0.5}}},"prompt":"x"})");
+      R"("routing_constraints":{"required_taints":["a"],"preferred_taints":{"b":0.5}}},)"
+      R"("prompt":"x"})");
   EXPECT_EQ(request.token_ids, (Ids{1, 2}));
   EXPECT_FALSE(request.token_ids_are_prompt);
   EXPECT_EQ(request.nvext.expected_output_tokens, 100u);

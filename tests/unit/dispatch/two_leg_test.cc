@@ -284,8 +284,8 @@ TEST(TwoLegTest, B42AFirstTurnThatFailsAtDispatchPinsNothing) {
   fleet->ExpectNothingLeft();
 }
 
-// B43: a prefill set that is empty for a moment, or fails in any way but for being full, costs nobody
-// a request.
+// B43: a prefill set that is empty for a moment, or fails in any way but for being full, costs
+// nobody a request.
 TEST(TwoLegTest, B43APrefillPoolThatBlinksFailsNoRequest) {
   const auto fleet = PrefillFleet();
   std::vector<std::shared_ptr<RecordingClient>> clients;

@@ -36,8 +36,8 @@ enum class Fault {
 
 enum class EngineLegKind { kServe, kProduce, kConsume };
 
-// A vLLM-like engine in virtual time: its answers depend on the prompt alone, whatever leg it is, so
-// that a test can say what is right.
+// A vLLM-like engine in virtual time: its answers depend on the prompt alone, whatever leg it is,
+// so that a test can say what is right.
 class VirtualEngine {
  public:
   static constexpr int kDefaultTokens = 5;

@@ -325,7 +325,8 @@ TEST_F(OldAnswersTest, RoutersDoNotRepairInStep) {
   EXPECT_GT(waits.back() - waits.front(), 1000) << "four routers within a second";
 }
 
-// However many batches are lost in however many places while a replay runs: the engine is asked once.
+// However many batches are lost in however many places while a replay runs:
+// the engine is asked once.
 TEST_F(OldAnswersTest, OneReplayFillsEveryGapThatItReaches) {
   BringUp(3);
   engine_.PublishRoot(400);

@@ -1,7 +1,7 @@
 // The pitfalls of engines' event streams that a naive router falls into, one test a row, from bytes
 // to index. Block size 4 unless a row says otherwise; A = tokens 1-4, B = 5-8, …. Rows on replay,
-// sequences and silence (34-37, 40, 42, 43, 45) have theirs in replay_pitfalls_test, on sockets (38, 39)
-// in zmq_fleet_test, 44 in replay_turns_test.
+// sequences and silence (34-37, 40, 42, 43, 45) have theirs in replay_pitfalls_test, on sockets
+// (38, 39) in zmq_fleet_test, 44 in replay_turns_test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -67,7 +67,8 @@ class PlaneFeedTest : public testing::Test {
   std::map<Target, FeedState> states_;
 };
 
-// Found by tests/property/truth: taken for a new life, the leftover made the real one void for good.
+// Found by tests/property/truth: taken for a new life, the leftover made the real one void for
+// good.
 TEST_F(PlaneFeedTest, WhatAFormerLifeLeftOnTheWayIsVoid) {
   for (const bool leaves_between : {false, true}) {
     const uint64_t worker = leaves_between ? 8 : 7;

@@ -43,7 +43,8 @@ TEST(SelectionBodyTest, BlockInfosKeepOrderAndRepetitionsAndEndWithTheLastItem) 
 
 TEST(SelectionBodyTest, MultimodalRoutingWithTokensIsThePrompt) {
   const std::string routing =
-      R"("mm_routing_info":{"block_mm_infos":[{"mm_objects":[{"mm_hash":1}]}],"routing_token_ids":)";
+      R"("mm_routing_info":{"block_mm_infos":[{"mm_objects":[{"mm_hash":1}]}],)"
+      R"("routing_token_ids":)";
   const std::string rest =
       R"("token_ids":[7],"block_mm_infos":[null,{"mm_objects":[{"mm_hash":2}]}])";
   const auto both = Read("{" + routing + "[5,6]}," + rest + "}");
@@ -104,8 +105,8 @@ TEST(WorkerBodyTest, OneFeedAndFeedsByRank) {
   const auto one = ReadWorkerBody(
       R"({"worker_id":1,"data_parallel_start_rank":3,"kv_events_endpoint":"tcp://a:1"})");
   EXPECT_EQ(one->spec.events.at(3).live, "tcp://a:1");
-  const auto two = ReadWorkerBody(
-      R"({"worker_id":1,"data_parallel_size":2,"kv_events_endpoints":{"0":"tcp://a:1","1":"tcp://a:2"}})");
+  const auto two = ReadWorkerBody(R"({"worker_id":1,"data_parallel_size":2,)"
+                                  R"("kv_events_endpoints":{"0":"tcp://a:1","1":"tcp://a:2"}})");
   EXPECT_EQ(two->spec.events.at(1).live, "tcp://a:2");
 }
 

@@ -27,8 +27,9 @@ std::string Event(uint64_t worker, const std::string& stored, const std::string&
       worker, more, stored, rank);
 }
 
-const char* const kTwoBlocks =
-    R"({"parent_hash":null,"start_position":null,"blocks":[{"block_hash":1,"tokens_hash":11,"mm_extra_info":null},{"block_hash":18446744073709551615,"tokens_hash":12}]})";
+const char* const kTwoBlocks = R"({"parent_hash":null,"start_position":null,"blocks":[)"
+                               R"({"block_hash":1,"tokens_hash":11,"mm_extra_info":null},)"
+                               R"({"block_hash":18446744073709551615,"tokens_hash":12}]})";
 const char* const kChild = R"({"parent_hash":1,"blocks":[{"tokens_hash":13,"block_hash":3}]})";
 
 std::string Tree(const std::string& events, int block_size = 16) {
@@ -85,21 +86,19 @@ TEST(PeerDumpTest, TheOtherFormHasARecordPerLine) {
 }
 
 TEST(PeerDumpTest, WhatCannotBePlacedIsPassedOver) {
-  for (
-      const std::string& event :
-      {Event(7, kChild, R"("residency_domain":"cache_owner",)"),
-       Event(7, kChild, R"("residency_domain":"a new one",)"),
-       Event(7, kChild, R"("residency_domain":null,)"),
-       Event(7, kChild, R"("storage_tier":"tape",)"),
-       Event(
-           7,
-           R"({"parent_hash":null,"start_position":4,"blocks":[{"block_hash":1,"tokens_hash":2}]})"),
-       Event(7, R"({"parent_hash":"x","blocks":[{"block_hash":1,"tokens_hash":2}]})"),
-       Event(7, R"({"parent_hash":1,"blocks":[{"block_hash":1}]})"),
-       Event(7, R"({"parent_hash":1,"blocks":[]})"), Event(7, R"({"parent_hash":1})"),
-       std::string(R"({"worker_id":7,"event":{"event_id":0,"data":"cleared","dp_rank":0}})"),
-       std::string(R"({"worker_id":7,"event":{"data":{"removed":{"block_hashes":[1]}}}})"),
-       std::string(R"({"worker_id":"seven"})"), std::string("{}")}) {
+  for (const std::string& event :
+       {Event(7, kChild, R"("residency_domain":"cache_owner",)"),
+        Event(7, kChild, R"("residency_domain":"a new one",)"),
+        Event(7, kChild, R"("residency_domain":null,)"),
+        Event(7, kChild, R"("storage_tier":"tape",)"),
+        Event(7, R"({"parent_hash":null,"start_position":4,)"
+                 R"("blocks":[{"block_hash":1,"tokens_hash":2}]})"),
+        Event(7, R"({"parent_hash":"x","blocks":[{"block_hash":1,"tokens_hash":2}]})"),
+        Event(7, R"({"parent_hash":1,"blocks":[{"block_hash":1}]})"),
+        Event(7, R"({"parent_hash":1,"blocks":[]})"), Event(7, R"({"parent_hash":1})"),
+        std::string(R"({"worker_id":7,"event":{"event_id":0,"data":"cleared","dp_rank":0}})"),
+        std::string(R"({"worker_id":7,"event":{"data":{"removed":{"block_hashes":[1]}}}})"),
+        std::string(R"({"worker_id":"seven"})"), std::string("{}")}) {
     EXPECT_EQ(Read(Tree(event + "," + Event(7, kChild))), "[0] 1>3=13 ") << event;
   }
   EXPECT_EQ(Read(Tree(Event(7, kChild, R"("residency_domain":"worker",)"))), "[0] 1>3=13 ");

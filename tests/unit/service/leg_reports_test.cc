@@ -1,5 +1,5 @@
-// Outcomes of single legs, as callers report them: who is taken out for them, whose session goes, what
-// the observer hears.
+// Outcomes of single legs, as callers report them: who is taken out for them, whose session goes,
+// what the observer hears.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

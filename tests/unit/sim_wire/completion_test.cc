@@ -23,7 +23,8 @@ std::string Problem(const std::string& body, const CompletionLimits& limits = {}
 
 TEST(CompletionRequestTest, MembersMayComeInAnyOrderAndUnknownOnesAreIgnored) {
   const auto request = ParseCompletionRequest(
-      R"({"top_p": 0.5, "logit_bias": {"1": [2, {"a": "b"}]}, "stream_options": {"x": 1, "include_usage": true},
+      R"({"top_p": 0.5, "logit_bias": {"1": [2, {"a": "b"}]},
+          "stream_options": {"x": 1, "include_usage": true},
           "max_tokens": 7, "prompt": [1, 2, 4294967295], "stream": true, "model": "m\u0061"})",
       {});
   ASSERT_TRUE(request.ok()) << request.status().ToString();
@@ -36,7 +37,8 @@ TEST(CompletionRequestTest, MembersMayComeInAnyOrderAndUnknownOnesAreIgnored) {
 
 TEST(CompletionRequestTest, NullMeansDefault) {
   const auto request = ParseCompletionRequest(
-      R"({"prompt": "a", "max_tokens": null, "stream": null, "stream_options": null, "cache_salt": null})",
+      R"({"prompt": "a", "max_tokens": null, "stream": null, "stream_options": null,)"
+      R"( "cache_salt": null})",
       {});
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_EQ(request->max_tokens, 16u);

@@ -61,8 +61,8 @@ TEST(SimTokenizerTest, EverythingTheModelWouldSeeChangesTheText) {
       Rendered(
           R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs": {"a": 1}})"),
       Rendered(R"({"messages": [{"role": "user", "content": "hi", "name": "n"}]})"),
-      Rendered(
-          R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})"),
+      Rendered(R"({"messages": [{"role": "user", "content": )"
+               R"([{"type": "image_url", "image_url": {}}]}]})"),
   };
   EXPECT_EQ(texts.size(), 8u);
   EXPECT_EQ(

@@ -57,10 +57,10 @@ inline constexpr auto kDispatchMetrics = std::to_array<MetricInfo>({
  .moves = "With every such turn; a request can take several."},
 {.metric = Metric::kDispatchOutgrown, .name = "kvrouter_dispatch_outgrown_answers_total",
  .type = kCounter, .labels = "what", .unit = "answers", .weighting = kEach, .origin = kOurs,
- .meaning = "Answers of workers that outgrew what is held of them so that a failure can be retried: "
-            "reply (does not stream), stream_head (events before the first output), first_event "
-            "(the one with it), which are passed on and retried no more; error, whose end is lost; "
-            "producer, which is of no use (docs/dispatch.md#fallbacks).",
+ .meaning = "Answers of workers that outgrew what is held of them so that a failure can be "
+            "retried: reply (does not stream), stream_head (events before the first output), "
+            "first_event (the one with it), which are passed on and retried no more; error, whose "
+            "end is lost; producer, which is of no use (docs/dispatch.md#fallbacks).",
  .moves = "When one does, once."},
 {.metric = Metric::kDispatchRetries, .name = "kvrouter_dispatch_retries_total",
  .type = kCounter, .unit = "retries", .weighting = kEach, .origin = kOurs,
@@ -89,9 +89,9 @@ inline constexpr auto kDispatchMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kOverlapCalibrationError, .name = "kvrouter_overlap_calibration_error",
  .type = kHistogram, .labels = kRankLabels, .unit = "ratio", .weighting = kRequest,
  .origin = kOurs, .bounds = kCalibrationBounds,
- .meaning = "Delivered minus predicted overlap over prompt tokens, in -1..1, per dispatched request "
-            "and worker that computed the prompt: below 0 the engine found less than the router "
-            "thought.",
+ .meaning = "Delivered minus predicted overlap over prompt tokens, in -1..1, per dispatched "
+            "request and worker that computed the prompt: below 0 the engine found less than the "
+            "router thought.",
  .moves = "With kvrouter_delivered_prompt_tokens_total; a worker's series goes with it."},
 });
 
@@ -113,7 +113,8 @@ inline constexpr auto kTokenizeMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kTokenizeBreakersOpen, .name = "kvrouter_tokenize_breakers_open",
  .type = kGauge, .unit = "models", .weighting = kLevel, .origin = kOurs,
  .meaning = "Models whose engines are not asked to tokenise, since they failed several times in a "
-            "row: their texts, or those as long as the ones that timed out, are routed by load alone.",
+            "row: their texts, or those as long as the ones that timed out, are routed by load "
+            "alone.",
  .moves = "When a breaker opens or closes."},
 {.metric = Metric::kTokenizeCacheEntries, .name = "kvrouter_tokenize_cache_entries",
  .type = kGauge, .unit = "texts", .weighting = kLevel, .origin = kOurs,

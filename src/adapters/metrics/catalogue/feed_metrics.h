@@ -25,8 +25,8 @@ inline constexpr auto kCacheEventMetrics = std::to_array<MetricInfo>({
  .moves = "With every such event."},
 {.metric = Metric::kOrphanBlocks, .name = "kvrouter_orphan_blocks_total", .type = kCounter,
  .unit = "blocks", .weighting = kEach, .origin = kOurs,
- .meaning = "Blocks of stores whose parent block was unknown, so that they could not be placed; not "
-            "those behind what was forgotten for max_device_blocks (status parent_forgotten).",
+ .meaning = "Blocks of stores whose parent block was unknown, so that they could not be placed; "
+            "not those behind what was forgotten for max_device_blocks (status parent_forgotten).",
  .moves = "With every such store."},
 
 {.metric = Metric::kZmqIngressBatches,
@@ -92,12 +92,13 @@ inline constexpr auto kFeedMetrics = std::to_array<MetricInfo>({
  .moves = "When the state changes."},
 {.metric = Metric::kFeedDegraded, .name = "kvrouter_feed_degraded", .type = kGauge,
  .labels = "worker_id, dp_rank, reason", .unit = "flag", .weighting = kLevel, .origin = kOurs,
- .meaning = "1 for each rank whose feed is degraded, under the reason: history_unknown (from before the first "
-            "event we have), events_lost (and nobody could bring them), unreadable (an event that came), "
-            "reconnected (nobody can tell what was said meanwhile), replay_failed, unknown_parent (stores "
-            "continue blocks that nobody told us of), unproved (known from a peer only), in_doubt (the next "
-            "event will tell), block_naming (block size or token form is not the partition's), no_socket. "
-            "A feed that is not degraded has no series.",
+ .meaning = "1 for each rank whose feed is degraded, under the reason: history_unknown (from "
+            "before the first event we have), events_lost (and nobody could bring them), "
+            "unreadable (an event that came), reconnected (nobody can tell what was said "
+            "meanwhile), replay_failed, unknown_parent (stores continue blocks that nobody told us "
+            "of), unproved (known from a peer only), in_doubt (the next event will tell), "
+            "block_naming (block size or token form is not the partition's), no_socket. A feed "
+            "that is not degraded has no series.",
  .moves = "When the state or the reason changes."},
 });
 // clang-format on

@@ -65,7 +65,8 @@ inline constexpr auto kHttpMetrics = std::to_array<MetricInfo>({
  .moves = "With every stream cut."},
 {.metric = Metric::kHttpStreamsPaused, .name = "kvrouter_http_streams_paused_total",
  .type = kCounter, .unit = "pauses", .weighting = kEach, .origin = kOurs,
- .meaning = "Times a streamed HTTP answer waited for its client: 64 KiB of it were not with the kernel.",
+ .meaning = "Times a streamed HTTP answer waited for its client: 64 KiB of it were not with the "
+            "kernel.",
  .moves = "With every pause of a stream whose source can wait."},
 {.metric = Metric::kHttpTlsHandshakesFailed, .name = "kvrouter_http_tls_handshakes_failed_total",
  .type = kCounter, .unit = "connections", .weighting = kEach, .origin = kOurs,
@@ -85,7 +86,8 @@ inline constexpr auto kHttpMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kHttpIndexerRequests, .name = "kvrouter_http_indexer_requests_total",
  .type = kCounter, .labels = "method, route, status", .unit = "calls", .weighting = kEach,
  .origin = kOurs,
- .meaning = "Requests of the indexer's API (`indexer_listen`), by route and class of the answer's status.",
+ .meaning = "Requests of the indexer's API (`indexer_listen`), by route and class of the answer's "
+            "status.",
  .moves = "With every answer of a route; no series while that API is not served."},
 {.metric = Metric::kSelectionsCached, .name = "kvrouter_selections_cached", .type = kGauge,
  .unit = "selections", .weighting = kLevel, .origin = kOurs,

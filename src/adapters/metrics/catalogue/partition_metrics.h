@@ -41,9 +41,9 @@ inline constexpr auto kModelMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kQueueRequests, .name = "kvrouter_queue_requests_total", .type = kCounter,
  .labels = "model, routing_group, policy_class, event", .unit = "requests", .weighting = kRequest,
  .origin = kOurs,
- .meaning = "Requests that began to wait (parked), and what became of them: released to be decided, "
-            "cancelled because the caller left or freed them, expired at their deadline. Parked "
-            "minus the others: what waits.",
+ .meaning = "Requests that began to wait (parked), and what became of them: released to be "
+            "decided, cancelled because the caller left or freed them, expired at their deadline. "
+            "Parked minus the others: what waits.",
  .moves = kQueueMoves},
 {.metric = Metric::kModelTotalKvBlocks, .name = "dynamo_frontend_model_total_kv_blocks",
  .type = kGauge, .labels = "model", .unit = "blocks", .weighting = kLevel, .origin = kDynamo,

@@ -76,8 +76,8 @@ inline constexpr auto kRequestMetrics = std::to_array<MetricInfo>({
  .moves = "With every such answer."},
 {.metric = Metric::kPublishRefused, .name = "kvrouter_publish_refused_total",
  .type = kCounter, .labels = "reason", .unit = "streams", .weighting = kEach, .origin = kOurs,
- .meaning = "KvEvents.Publish streams that were refused, or ended by what their caller sent, by the "
-            "reason the caller got.",
+ .meaning = "KvEvents.Publish streams that were refused, or ended by what their caller sent, by "
+            "the reason the caller got.",
  .moves = "With every such answer."},
 {.metric = Metric::kUnknownFrees, .name = "kvrouter_unknown_frees_total", .type = kCounter,
  .unit = "calls", .weighting = kEach, .origin = kOurs,

@@ -41,12 +41,12 @@ inline constexpr auto kDiscoveryMetrics = std::to_array<MetricInfo>({
  .moves = "With every line dropped."},
 {.metric = Metric::kWorkerSign, .name = "kvrouter_worker_sign", .type = kGauge,
  .labels = "worker_id, reason", .unit = "flag", .weighting = kLevel, .origin = kOurs,
- .meaning = "1 while something makes the router blind or wrong about a worker that looks well: its engine "
-            "is unreachable, has another block_size than declared, does not serve the declared "
-            "model_name, has prefix_caching_off, is a silent_publisher (computed new blocks, but sent no "
-            "event for 10 s), or has no replay endpoint declared (replay_missing), or has event "
-            "endpoints though this router does not go by events (events_ignored). All but the last two "
-            "need introspect_workers.",
+ .meaning = "1 while something makes the router blind or wrong about a worker that looks well: its "
+            "engine is unreachable, has another block_size than declared, does not serve the "
+            "declared model_name, has prefix_caching_off, is a silent_publisher (computed new "
+            "blocks, but sent no event for 10 s), or has no replay endpoint declared "
+            "(replay_missing), or has event endpoints though this router does not go by events "
+            "(events_ignored). All but the last two need introspect_workers.",
  .moves = "When the engine was asked (introspect_period_ms) or its record changed."},
 });
 

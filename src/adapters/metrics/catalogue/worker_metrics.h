@@ -128,8 +128,8 @@ inline constexpr auto kWorkerMetrics = std::to_array<MetricInfo>({
  .moves = kWithPolls},
 {.metric = Metric::kEnginePolls, .name = "kvrouter_engine_polls_total", .type = kCounter,
  .labels = "outcome", .unit = "polls", .weighting = kEach, .origin = kOurs,
- .meaning = "Questions for an engine's load: ok, failed (no answer in time, or not 200), unreadable "
-            "(nothing of the worker's ranks in it).",
+ .meaning = "Questions for an engine's load: ok, failed (no answer in time, or not 200), "
+            "unreadable (nothing of the worker's ranks in it).",
  .moves = kWithPolls},
 });
 // clang-format on
