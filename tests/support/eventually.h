@@ -10,7 +10,7 @@ namespace kvrouter {
 // Whether the condition comes true in time. The time is for machines that are busy with others:
 // where all is well nobody waits for it.
 inline bool Eventually(const std::function<bool()>& condition,
-                       std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
+                       std::chrono::milliseconds deadline = std::chrono::seconds(120)) {
   const auto end = std::chrono::steady_clock::now() + deadline;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -88,14 +88,22 @@ TEST_F(EngineControlTest, CancelWhileItWaitsForAConnection) {
 }
 
 TEST_F(EngineControlTest, CancelAtOnceAndAfterTheEnd) {
-  ScriptedEngine engine([](EnginePeer& peer, int) {
-    while (!peer.ReadRequest().empty()) peer.Send(Answer("ok"));
+  std::atomic<bool> answering{false};  // "at once" may come late: not behind the answer
+  ScriptedEngine engine([&answering](EnginePeer& peer, int) {
+    while (!peer.ReadRequest().empty()) {
+      if (!answering.load()) {
+        peer.WaitClosed();
+        return;
+      }
+      peer.Send(Answer("ok"));
+    }
   });
   StartLink();
   const auto at_once = Send(Call(engine.Url()));
   last_->Cancel();
   EXPECT_TRUE(NothingLeft());
   EXPECT_EQ(at_once->End(), "none");
+  answering.store(true);
   const auto reply = Ask(Call(engine.Url()));
   last_->Cancel();
   last_->Resume();

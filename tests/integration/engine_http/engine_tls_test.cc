@@ -31,7 +31,7 @@ class StdEngineTest : public LinkFixture {
             certificates_->KeyFile(name)};
   }
   static EngineLinkConfig Trusting(const std::string& name) {
-    EngineLinkConfig config;
+    EngineLinkConfig config = Patient();
     config.tls.ca_file = certificates_->CertificateFile(name);
     return config;
   }
@@ -116,7 +116,7 @@ TEST_F(StdEngineTest, CertificateOfAStrangerIsRefused) {
 
 TEST_F(StdEngineTest, InsecureTrustsAnyone) {
   StdEngineProcess engine(Serving("elsewhere"));
-  EngineLinkConfig config;
+  EngineLinkConfig config = Patient();
   config.tls.insecure = true;
   StartLink(config);
   EXPECT_EQ(Ask(Get("https://127.0.0.1:" + engine.port(), "/fields"))->Status(), 200);

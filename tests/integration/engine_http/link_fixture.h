@@ -15,7 +15,13 @@ namespace kvrouter {
 
 class LinkFixture : public testing::Test {
  protected:
-  void StartLink(EngineLinkConfig config = {}) {
+  // Connecting takes as long as a machine that is busy with others needs for it.
+  static EngineLinkConfig Patient() {
+    EngineLinkConfig config;
+    config.connect_timeout = std::chrono::seconds(60);
+    return config;
+  }
+  void StartLink(EngineLinkConfig config = Patient()) {
     link_ = std::make_unique<HttpEngineLink>(std::move(config));
     ASSERT_TRUE(link_->Start().ok());
   }
