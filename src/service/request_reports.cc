@@ -74,8 +74,8 @@ LifecycleResult RoutingService::OutputBlock(std::string_view request_id,
 }
 
 LifecycleResult RoutingService::KeepAlive(std::string_view request_id) {
-  return impl_->OnBooking(request_id, [this](BookingId booking) {
-    return impl_->router->KeepAlive(booking, impl_->clock->Now());
+  return impl_->OnBooking(request_id, [&](BookingId booking) {
+    return impl_->KeepAlive(request_id, booking);
   });
 }
 

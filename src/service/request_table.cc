@@ -50,7 +50,6 @@ std::shared_ptr<const BookedRequest> RequestTable::Confirm(std::string_view requ
     record.booking = decision.decode_booking;
     record.prefill_booking = decision.booking;
   }
-  record.ticket = kNoTicket;
   record.decision = std::move(decision);
   record.decided_at = times.decided_at;
   record.progress = RequestProgress({.arrived_at = times.arrived_at,
@@ -106,6 +105,14 @@ BookingId RequestTable::FindBooking(std::string_view request_id) const {
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
   return it == shard.records.end() ? kNoBooking : it->second->booking;
+}
+
+BookingId RequestTable::FindPrefillBooking(std::string_view request_id) const {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  return it == shard.records.end() ? kNoBooking : it->second->prefill_booking;
 }
 
 // In the order in which they run.

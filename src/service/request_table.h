@@ -94,11 +94,13 @@ class RequestTable {
     uint64_t output_tokens = 0;              // as far as reported
   };
   // Takes a booked record out; marks one that is not booked yet. With a ticket: only if it is the
-  // record that got this ticket.
+  // record that got this ticket, which it keeps once it is booked: its answer may be lost on the way.
   Released Release(std::string_view request_id, TicketId only_if = kNoTicket);
 
   // kNoBooking without a booked record.
   BookingId FindBooking(std::string_view request_id) const;
+  // Of a fixed plan whose prompt is not computed yet; else kNoBooking.
+  BookingId FindPrefillBooking(std::string_view request_id) const;
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
   // Which leg of a booked request: the first of its plan that is of this kind and goes to this
   // target, each if given. Neither: the one that runs, which is the prefill leg until it is over.

@@ -46,7 +46,7 @@ absl::Status RoutingService::Impl::Reserve(const std::string& request_id) {
       case RequestTable::ReserveResult::kBooked:
         break;
     }
-    if (router->KeepAlive(reserved.booking, clock->Now())) {
+    if (KeepAlive(request_id, reserved.booking)) {
       Add(&duplicates, 1);
       return Duplicate(request_id, "has a live booking");
     }

@@ -90,6 +90,13 @@ struct RoutingService::Impl {
   void GiveBackPrefill(BookingId booking) {
     if (booking != kNoBooking) router->Finish(booking, clock->Now());
   }
+  // False if the booking is live no more. A fixed plan's prefill leg lives as long as its request.
+  bool KeepAlive(std::string_view request_id, BookingId booking) {
+    const MonotonicTime now = clock->Now();
+    const BookingId prefill = table.FindPrefillBooking(request_id);
+    if (prefill != kNoBooking) router->KeepAlive(prefill, now);
+    return router->KeepAlive(booking, now);
+  }
   // The end of every request that was not.
   void Withdraw(const std::string& request_id, bool book) {
     if (book) table.Withdraw(request_id);

@@ -98,6 +98,21 @@ TEST_F(TwoLegsTest, AfterAFailedPrefillTheDecodeTargetTakesAll) {
   fleet_.ExpectNoLoad();
 }
 
+TEST_F(TwoLegsTest, KeepAliveKeepsBothLegsOfAFixedPlan) {
+  First("r", /*fixed_plan=*/true);
+  ASSERT_EQ(fleet_.ActiveRequests(), 2u);
+  for (int i = 0; i < 3; ++i) {
+    fleet_.clock.Advance(seconds(200));
+    EXPECT_EQ(fleet_.service.KeepAlive("r"), LifecycleResult::kDone);
+    fleet_.service.Tick();
+  }
+  EXPECT_EQ(fleet_.ActiveRequests(), 2u) << "the prompt is still being computed";
+  EXPECT_EQ(fleet_.ActivePrefillTokens(), 160u);
+  EXPECT_EQ(fleet_.service.Counters().bookings_expired, 0u);
+  fleet_.service.Free("r");
+  fleet_.ExpectNoLoad();
+}
+
 TEST_F(TwoLegsTest, FreeBeforeTheSecondLegEndsAll) {
   First("r");
   EXPECT_EQ(fleet_.service.Free("r"), LifecycleResult::kDone);
