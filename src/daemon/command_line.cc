@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "daemon/option_text.h"
 #include "daemon/unimplemented_settings.h"
 
@@ -27,8 +28,6 @@ constexpr ActionFlag kActionFlags[] = {
     {"help", DaemonAction::kHelp}};
 
 absl::Status UnknownFlag(std::string_view argument, std::string_view name) {
-  if (const UnimplementedSetting* const setting = FindUnimplementedSetting(name))
-    return absl::InvalidArgumentError(fmt::format("flag '{}': {}", argument, setting->Reason()));
   std::vector<std::string> known{std::string(kConfigFlag)};
   for (const ActionFlag& flag : kActionFlags) known.emplace_back(flag.name);
   for (const Option& option : OptionTable()) {
@@ -60,6 +59,35 @@ FlagMeaning MeaningOf(std::string_view name) {
   return meaning;
 }
 
+// The flag of a setting that is not there, as it may stand in a command line made for Dynamo.
+struct UnimplementedFlag {
+  const UnimplementedSetting* setting = nullptr;  // null: it is none
+  bool negated = false;
+};
+
+UnimplementedFlag UnimplementedOf(std::string_view name) {
+  if (const UnimplementedSetting* const setting = FindUnimplementedSetting(name))
+    return {.setting = setting};
+  if (!name.starts_with("no-")) return {};
+  const UnimplementedSetting* const setting = FindUnimplementedSetting(name.substr(3));
+  return setting != nullptr && setting->IsSwitch()
+             ? UnimplementedFlag{.setting = setting, .negated = true}
+             : UnimplementedFlag{};
+}
+
+// OK if it asks for nothing. `value`: behind the equals sign, else `next`, which is used up then.
+absl::Status CheckUnimplementedFlag(const UnimplementedFlag& flag, std::string_view argument,
+                                    std::optional<std::string> value, const std::string* next,
+                                    bool* used_next) {
+  if (!value && flag.setting->IsSwitch()) value = flag.negated ? "false" : "true";
+  if (!value && next != nullptr) {
+    value = *next;
+    *used_next = true;
+  }
+  if (value && flag.setting->IsNeutral(*value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("flag '{}': {}", argument, flag.setting->Reason()));
+}
+
 }  // namespace
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
@@ -88,7 +116,20 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
       continue;
     }
     const FlagMeaning meaning = MeaningOf(name);
-    if (!meaning.Known()) return UnknownFlag(argument, name);
+    if (!meaning.Known() && IsDeadSwitch(name) && !value) {
+      line.ignored_flags.push_back(argument);
+      continue;
+    }
+    if (!meaning.Known()) {
+      const UnimplementedFlag flag = UnimplementedOf(name);
+      if (flag.setting == nullptr) return UnknownFlag(argument, name);
+      bool used_next = false;
+      KVR_RETURN_IF_ERROR(CheckUnimplementedFlag(
+          flag, argument, value, i + 1 < arguments.size() ? &arguments[i + 1] : nullptr,
+          &used_next));
+      if (used_next) ++i;
+      continue;
+    }
     if (meaning.negated && value)
       return absl::InvalidArgumentError(fmt::format("--{} takes no value", name));
     if (!value && meaning.option != nullptr && meaning.option->is_switch)

@@ -24,10 +24,11 @@ struct Assignment {
 struct CommandLine {
   DaemonAction action = DaemonAction::kRun;
   std::optional<std::string> config_path;
-  std::vector<Assignment> assignments;  // in the order of the flags
+  std::vector<Assignment> assignments;     // in the order of the flags
+  std::vector<std::string> ignored_flags;  // of Dynamo's, without effect there, too
 };
 
-// Every flag must be known; values are not looked at.
+// Every flag must be known; values are not looked at, save those of settings that are not there.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace kvrouter

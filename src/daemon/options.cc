@@ -62,6 +62,7 @@ absl::StatusOr<std::vector<Assignment>> FromFile(const ConfigFile& file, const s
     const Option* option = FindOptionByKey(setting.key);
     if (option == nullptr && setting.key != OverlapScoreWeightAlias().key) {
       if (const UnimplementedSetting* const refused = FindUnimplementedSetting(setting.key)) {
+        if (refused->IsNeutral(setting.value)) continue;
         return absl::InvalidArgumentError(
             fmt::format("{}:{}: key '{}': {}", path, setting.line, setting.key, refused->Reason()));
       }
@@ -151,6 +152,19 @@ std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSettin
 
 // ---- Putting it together ----
 
+// The assignments of each origin, in ascending strength.
+using Origins = std::vector<std::vector<Assignment>>;
+
+// The deprecated name as it counts in the end; null: nobody uses it.
+const Assignment* StrongestAlias(const Origins& origins) {
+  const Assignment* strongest = nullptr;
+  for (const std::vector<Assignment>& assignments : origins) {
+    for (const Assignment& a : assignments)
+      if (a.option == nullptr) strongest = &a;
+  }
+  return strongest;
+}
+
 class Resolver {
  public:
   explicit Resolver(LoadedOptions* out) : out_(out) {
@@ -160,13 +174,22 @@ class Resolver {
     }
   }
 
-  // The assignments of one origin; origins come in ascending strength. The deprecated name goes
-  // first, so that a setting under its own name is stronger.
-  absl::Status Apply(const std::vector<Assignment>& assignments) {
+  absl::Status ApplyAll(const Origins& origins) {
+    const Assignment* const alias = StrongestAlias(origins);
+    for (const std::vector<Assignment>& assignments : origins)
+      KVR_RETURN_IF_ERROR(Apply(assignments, alias));
+    return absl::OkStatus();
+  }
+
+  // The assignments of one origin. The deprecated name goes first, so that a setting under its own
+  // name is stronger. Where it is given more than once (`alias` is the one that counts), a 0 that
+  // was replaced must not leave the router without credit.
+  absl::Status Apply(const std::vector<Assignment>& assignments,
+                     const Assignment* alias = nullptr) {
     for (const Assignment& a : assignments) {
       if (a.option != nullptr) continue;
       KVR_RETURN_IF_ERROR(Set(*FindOption(kPrefillScale), a));
-      if (out_->config.router.scheduler.weights.prefill_load_scale == 0) {
+      if (&a == alias && out_->config.router.scheduler.weights.prefill_load_scale == 0) {
         KVR_RETURN_IF_ERROR(Set(*FindOption(kOverlapCredit), {nullptr, "0", a.origin, a.source}));
       }
     }
@@ -221,6 +244,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   out.action = line.action;
   if (out.action >= DaemonAction::kPrintOptionsMarkdown) return out;  // needs no settings
 
+  Origins origins;
   std::string path;
   if (const auto it = environment.find(kConfigVariable); it != environment.end()) path = it->second;
   if (line.config_path) path = *line.config_path;
@@ -228,13 +252,13 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
     out.config_path = path;
     out.config_signature = SignatureOf(path);
     KVR_ASSIGN_OR_RETURN(ConfigFile file, ReadConfigFile(path));
-    KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, FromFile(file, path));
-    KVR_RETURN_IF_ERROR(resolver.Apply(assignments));
+    KVR_ASSIGN_OR_RETURN(origins.emplace_back(), FromFile(file, path));
     out.config.workers = std::move(file.workers);
     out.workers_source = fmt::format("file {}", path);
   }
-  KVR_RETURN_IF_ERROR(resolver.Apply(FromEnvironment(environment)));
-  KVR_RETURN_IF_ERROR(resolver.Apply(line.assignments));
+  origins.push_back(FromEnvironment(environment));
+  origins.push_back(line.assignments);
+  KVR_RETURN_IF_ERROR(resolver.ApplyAll(origins));
   KVR_ASSIGN_OR_RETURN(const std::vector<Assignment> conditional,
                        FromConditionalDisagg(out.config.conditional_disagg_json, out.settings));
   KVR_RETURN_IF_ERROR(resolver.Apply(conditional));
@@ -243,6 +267,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   if (!busy) busy = out.config.router.scheduler.queue.busy.batch_share;
   KVR_RETURN_IF_ERROR(CheckUnimplemented(environment));
   out.ignored_variables = IgnoredVariables(environment);
+  out.ignored_flags = line.ignored_flags;
   KVR_RETURN_IF_ERROR(resolver.ApplyPresets());
   out.without_effect = SettingsWithoutEffect(out.settings, out.config.router);
   if (OverlapSourceOf(out.config.router) != OverlapSource::kEvents) {

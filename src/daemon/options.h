@@ -50,6 +50,7 @@ struct LoadedOptions {
   std::optional<FileSignature> policy_signature = {};  // of config.policy_file, likewise
   std::vector<std::string>
       ignored_variables;                    // DYN_* and KVROUTER_* that name no setting, ascending
+  std::vector<std::string> ignored_flags;   // of Dynamo's, without effect there, too
   std::vector<std::string> without_effect;  // keys off their default that others make idle
 };
 

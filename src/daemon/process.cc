@@ -44,6 +44,8 @@ int Serve(LoadedOptions options, ConfigReloader* reloader, const sigset_t& signa
   // ignores.
   for (const std::string& name : options.ignored_variables)
     spdlog::warn("event=variable_ignored name={}", name);
+  for (const std::string& flag : options.ignored_flags)
+    spdlog::warn("event=flag_ignored name={}", flag);
   if (!options.without_effect.empty()) {
     spdlog::warn(
         "event=setting_without_effect names={} reason=\"other settings leave it nothing to do\"",

@@ -27,12 +27,6 @@ bool SameValue(std::string_view a, std::string_view b) {
   return Upper(a) == Upper(b) || (ParseReal(a, &x) && ParseReal(b, &y) && x == y);
 }
 
-bool IsNeutral(const UnimplementedSetting& setting, std::string_view value) {
-  return value.empty() ||
-         std::any_of(setting.neutral.begin(), setting.neutral.end(),
-                     [value](std::string_view neutral) { return SameValue(value, neutral); });
-}
-
 }  // namespace
 
 const std::vector<UnimplementedSetting>& UnimplementedSettings() {
@@ -69,8 +63,23 @@ const std::vector<UnimplementedSetting>& UnimplementedSettings() {
   return *table;
 }
 
+bool UnimplementedSetting::IsNeutral(std::string_view value) const {
+  return value.empty() ||
+         std::any_of(neutral.begin(), neutral.end(),
+                     [value](std::string_view word) { return SameValue(value, word); });
+}
+
+bool UnimplementedSetting::IsSwitch() const {
+  return std::find(neutral.begin(), neutral.end(), "false") != neutral.end();
+}
+
 std::string UnimplementedSetting::Reason() const {
   return why.empty() ? "not implemented yet" : fmt::format("not supported: {}", why);
+}
+
+bool IsDeadSwitch(std::string_view flag) {
+  if (flag.starts_with("no-")) flag.remove_prefix(3);
+  return flag == "enforce-disagg";
 }
 
 const UnimplementedSetting* FindUnimplementedSetting(std::string_view name) {
@@ -83,7 +92,7 @@ const UnimplementedSetting* FindUnimplementedSetting(std::string_view name) {
 absl::Status CheckUnimplemented(const std::map<std::string, std::string>& environment) {
   for (const UnimplementedSetting& setting : UnimplementedSettings()) {
     const auto it = environment.find(std::string(setting.variable));
-    if (it == environment.end() || IsNeutral(setting, it->second)) continue;
+    if (it == environment.end() || setting.IsNeutral(it->second)) continue;
     return absl::InvalidArgumentError(fmt::format("value '{}' from environment {}: {}", it->second,
                                                   setting.variable, setting.Reason()));
   }

@@ -18,6 +18,8 @@ struct UnimplementedSetting {
   std::vector<std::string_view> neutral;  // values that ask for nothing, beside the empty one
   std::string_view why = {};              // it will not come; empty: not yet
 
+  bool IsNeutral(std::string_view value) const;
+  bool IsSwitch() const;  // its flag takes no value, and has a --no- form
   // "not supported: ..." or "not implemented yet".
   std::string Reason() const;
 };
@@ -28,6 +30,9 @@ const std::vector<UnimplementedSetting>& UnimplementedSettings();
 // DYN_ROUTER_QUEUE_THRESHOLD.
 // Null if there is none.
 const UnimplementedSetting* FindUnimplementedSetting(std::string_view name);
+
+// By the name of a flag: one that Dynamo itself still reads and does nothing about.
+bool IsDeadSwitch(std::string_view flag);
 
 // OK, or one line naming the first variable that asks for something we cannot do.
 absl::Status CheckUnimplemented(const std::map<std::string, std::string>& environment);

@@ -193,6 +193,29 @@ TEST(OptionsTest, DeprecatedOverlapScoreWeightMapsToTheScale) {
             "environment DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT");
 }
 
+TEST(OptionsTest, AReplacedDeprecatedWeightOfZeroTakesNoCreditAway) {
+  const auto weights = [](const Arguments& arguments, const Environment& environment) {
+    const auto loaded = LoadOptions(arguments, environment);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->config.router.scheduler.weights : CostWeights();
+  };
+  const Environment zero = {{"DYN_OVERLAP_SCORE_WEIGHT", "0"}};
+  const Environment both = {{"DYN_OVERLAP_SCORE_WEIGHT", "0"},
+                            {"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT", "2"}};
+  const ConfigOnDisk file("router_kv_overlap_score_weight: 0\n");
+  for (const CostWeights& two :
+       {weights({"--kv-overlap-score-weight=2"}, zero), weights({}, both),
+        weights({"--kv-overlap-score-weight=0", "--router-kv-overlap-score-weight=2"}, {}),
+        weights({"--config", file.path(), "--kv-overlap-score-weight=2"}, {})}) {
+    EXPECT_EQ(two.prefill_load_scale, 2);
+    EXPECT_EQ(two.overlap_score_credit, 1);
+  }
+  EXPECT_EQ(weights({"--kv-overlap-score-weight=0"}, both).overlap_score_credit, 0);
+  EXPECT_THAT(ErrorOf({"--kv-overlap-score-weight=2"}, {{"DYN_OVERLAP_SCORE_WEIGHT", "x"}}),
+              HasSubstr("DYN_OVERLAP_SCORE_WEIGHT"))
+      << "a bad value is bad, also where another one counts";
+}
+
 TEST(OptionsTest, LongerDeprecatedVariableIsStrongerAndTheRealNameStrongest) {
   const Environment both = {{"DYN_OVERLAP_SCORE_WEIGHT", "2"},
                             {"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT", "3"}};
@@ -302,6 +325,28 @@ TEST(OptionsTest, SettingsOfPartsThatAreNotThereAreRefusedUnlessNeutral) {
               HasSubstr("DYN_ROUTER_PREFILL_LOAD_MODEL: not supported: "));
   EXPECT_THAT(ErrorOf({"--router-mode=random"}), HasSubstr("not supported: "));
   EXPECT_EQ(ErrorOf({}, {{"DYN_ROUTER_QUEUE_POLICY", "FCFS"}}), "");
+}
+
+TEST(OptionsTest, FlagsAndKeysOfPartsThatAreNotTherePassIfTheyAskForNothing) {
+  for (const Arguments& arguments :
+       {Arguments{"--router-mode", "kv"}, Arguments{"--router-mode=kv", "--no-router-replica-sync"},
+        Arguments{"--router-replica-sync=false", "--no-use-remote-indexer", "--no-serve-indexer"},
+        Arguments{"--router-prefill-load-model", "none", "--router-temperature", "1"},
+        Arguments{"--router-tracking-hash=public-xxh3-v1"}, Arguments{"--enforce-disagg"},
+        Arguments{"--no-enforce-disagg"}})
+    EXPECT_EQ(ErrorOf(arguments), "") << arguments.front();
+  for (const Arguments& arguments :
+       {Arguments{"--router-mode", "random"}, Arguments{"--router-mode"},
+        Arguments{"--router-replica-sync"}, Arguments{"--router-replica-sync=true"},
+        Arguments{"--no-router-replica-sync=true"}, Arguments{"--use-remote-indexer"},
+        Arguments{"--router-prefill-policy", "x"}})
+    EXPECT_THAT(ErrorOf(arguments), HasSubstr("not supported: ")) << arguments.front();
+  EXPECT_THAT(ErrorOf({"--no-router-mode"}), HasSubstr("unknown flag"));
+  EXPECT_THAT(ErrorOf({"--enforce-disagg=x"}), HasSubstr("unknown flag"));
+  const auto dead = LoadOptions({"--enforce-disagg", "--router-mode=kv"}, {});
+  EXPECT_THAT(dead->ignored_flags, ElementsAre("--enforce-disagg"));
+  const ConfigOnDisk file("router_mode: kv\nrouter_replica_sync: false\n");
+  EXPECT_EQ(ErrorOf({"--config", file.path()}), "");
 }
 
 TEST(OptionsTest, AdmissionSettingsHaveDynamosNamesAndRanges) {
