@@ -37,6 +37,11 @@ uint64_t BlockHoldings::BlocksOf(uint32_t device_slot, StorageTier tier) const {
          (device.loose ? device.loose->Count(tier) : 0);
 }
 
+uint64_t BlockHoldings::BlocksAndNamesOf(uint32_t device_slot, StorageTier tier) const {
+  const uint32_t slot = holders_[device_slot].slots[static_cast<size_t>(tier)];
+  return BlocksOf(device_slot, tier) + (slot == kNoId ? 0 : holders_[slot].surplus_names);
+}
+
 LooseBlocks* BlockHoldings::LooseOf(uint32_t slot) const {
   return holders_[holders_.owners()[slot].device_slot].loose.get();
 }
@@ -105,6 +110,7 @@ void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& 
     if (const auto extra = holder.extra_names.find(named.block);
         extra != holder.extra_names.end()) {
       if (--extra->second == 0) holder.extra_names.erase(extra);
+      --holder.surplus_names;
       ShrinkIfSparse(holder.extra_names);
       if (named.naming == Naming::kShared) tree_.Hold(slot, {&named.block, 1}, Naming::kOwn);
       return;
@@ -167,6 +173,7 @@ void BlockHoldings::BeginRelease(uint32_t slot) {
   holder.own_names.Clear();
   holder.extra_stores = {};
   holder.extra_names = {};
+  holder.surplus_names = 0;
   holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
 }
 
@@ -174,15 +181,16 @@ BlockHoldings::Detached BlockHoldings::ForgetOverfull(const Holding& of) {
   Detached detached;
   const uint32_t device_slot = holders_.Find(of.target, of.staged);
   if (device_slot == kNoId) return detached;
-  const uint64_t blocks = BlocksOf(device_slot, of.tier);
+  const uint64_t size = BlocksAndNamesOf(device_slot, of.tier);
   if (of.tier == StorageTier::kDevice) {
-    if (blocks <= bounds_.device_blocks) return detached;
+    if (size <= bounds_.device_blocks) return detached;
     detached = Detach(of.target, of.staged);
     forgotten_.emplace(of.target, of.staged);
     device_forgotten_blocks_ += detached.blocks;
     return detached;
   }
-  if (blocks <= bounds_.lower_tier_blocks) return detached;
+  if (size <= bounds_.lower_tier_blocks) return detached;
+  const uint64_t blocks = BlocksOf(device_slot, of.tier);
   const auto tier = static_cast<size_t>(of.tier);
   const uint32_t slot = holders_[device_slot].slots[tier];
   TotalFor(holders_[slot]) -= blocks;

@@ -32,7 +32,8 @@ namespace kvrouter {
 // Thread-compatible: BlockIndex has the lock.
 class BlockHoldings {
  public:
-  // What a target may hold on its device, and on each tier below it.
+  // What a target may hold on its device, and on each tier below it. Names of a block beyond its
+  // first count as blocks: they cost as much.
   struct Bounds {
     uint64_t device_blocks = ~uint64_t{0};
     uint64_t lower_tier_blocks = ~uint64_t{0};
@@ -117,6 +118,7 @@ class BlockHoldings {
   void BeginRelease(uint32_t slot);
   LooseBlocks* LooseOf(uint32_t slot) const;
   uint64_t BlocksOf(uint32_t device_slot, StorageTier tier) const;
+  uint64_t BlocksAndNamesOf(uint32_t device_slot, StorageTier tier) const;
   uint64_t& TotalFor(const Holder& holder) {
     return (holder.live ? held_blocks_ : staged_blocks_)[static_cast<size_t>(holder.tier)];
   }

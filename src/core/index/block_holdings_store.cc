@@ -225,6 +225,7 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
       if (counting == StoreCounting::kCounted) ++holder.extra_stores[names_[i]];
     } else if (plan_[i].before != Naming::kNone) {
       ++holder.extra_names[path_[i]];
+      ++holder.surplus_names;
     } else {
       ++stored;
       continue;

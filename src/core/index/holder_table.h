@@ -22,7 +22,7 @@ using SlotsByTier = std::array<uint32_t, kStorageTierCount>;
 inline constexpr SlotsByTier kNoSlots = {kNoId, kNoId, kNoId, kNoId};
 
 // What the index remembers of one target on one tier besides its runs in the tree. Every entry
-// belongs to a block that is held, so nothing here can outgrow what is held.
+// belongs to a name of a block that is held, so nothing here can outgrow blocks and surplus names.
 struct Holder {
   Target target;
   StorageTier tier = StorageTier::kDevice;
@@ -35,6 +35,7 @@ struct Holder {
   absl::flat_hash_map<BlockName, uint64_t> extra_stores;
   // Names of a block beyond the first; only blocks with two names have an entry.
   absl::flat_hash_map<uint32_t, uint32_t> extra_names;
+  uint64_t surplus_names = 0;  // their sum
   // Held blocks whose predecessor is not held, and the first blocks of sequences; possibly some
   // more held blocks. From these, everything held is reached by following runs: how a target is
   // dropped without a list of its blocks.
