@@ -54,10 +54,18 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Whether this name is still that of the open file.
+bool IsNamed(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 }  // namespace
 
 absl::StatusOr<SnapshotContents> ReadSnapshotFile(const std::string& path, uint64_t max_bytes) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     const auto code =
         errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable;
@@ -93,14 +101,22 @@ absl::Status SnapshotFileWriter::Failed(std::string_view what) const {
 }
 
 absl::Status SnapshotFileWriter::Open(uint64_t created_unix_ms) {
-  // What a process that was killed left there stays until we have the lock.
-  const int fd = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return Failed("cannot be opened");
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  // Another process may have given the file it had there its name, or removed it, between our open
+  // and our lock: what we have then is the snapshot itself, or nothing's name.
+  constexpr int kAttempts = 16;
+  for (int attempt = 1; fd_ < 0; ++attempt) {
+    // What a process that was killed left there stays until we have the lock.
+    const int fd = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return Failed("cannot be opened");
+    const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (locked && IsNamed(fd, temporary_)) {
+      fd_ = fd;
+      continue;
+    }
     close(fd);
-    return CannotUse(absl::StatusCode::kAborted, temporary_, "another process writes to it");
+    if (!locked || attempt == kAttempts)
+      return CannotUse(absl::StatusCode::kAborted, temporary_, "another process writes to it");
   }
-  fd_ = fd;
   if (ftruncate(fd_, 0) != 0) return Failed("cannot be emptied");
   return Write(SnapshotFrames::Header(created_unix_ms));
 }
