@@ -246,7 +246,7 @@ absl::Status WorkerRegistry::TryEdit(WorkerId id, const WorkerEdit& edit) {
     return absl::OkStatus();
   }
   spec->id = id;
-  spec->incarnation = is_known ? known->second.incarnation : Incarnation{next_incarnation_};
+  spec->incarnation = is_known ? known->second.incarnation : NextLifeLocked(id);
   KVR_RETURN_IF_ERROR(ValidateWorkerSpec(*spec));
   return StoreLocked(*std::move(spec)).status();
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "service/indexer_instances.h"
 #include "service_fixture.h"
 
 namespace kvrouter {
@@ -107,12 +108,21 @@ TEST(WorkerRegistryTest, AWorkerThatDoesNotNameItsLifeKeepsTheOneItHadOnce) {
                                 {WorkerId{2}, Incarnation{9}},
                                 {WorkerId{3}, Incarnation{4}},
                                 {WorkerId{4}, Incarnation{}},
+                                {WorkerId{6}, Incarnation{3}},
                                 {WorkerId{5}, Incarnation{~uint64_t{0}}}});
   EXPECT_EQ(fleet.registry.Register(AWorker(1))->incarnation, Incarnation{7});
   EXPECT_EQ(fleet.registry.RegisterDeclared({.spec = AWorker(2)})->incarnation, Incarnation{9});
   WorkerSpec named = AWorker(3);
   named.incarnation = Incarnation{5};
   EXPECT_EQ(fleet.registry.Register(named)->incarnation, Incarnation{5});
+  ASSERT_TRUE(
+      RegisterInstanceRank(&fleet.registry, {.instance = WorkerId{6},
+                                             .model_name = "default",
+                                             .routing_group = "default",
+                                             .block_size_tokens = kBlockTokens,
+                                             .endpoints = {.live = "tcp://h:1", .replay = ""}})
+          .ok());
+  EXPECT_EQ(fleet.registry.Find(WorkerId{6})->incarnation, Incarnation{3}) << "the indexer's port";
   ASSERT_TRUE(fleet.registry.Remove(WorkerId{1}).ok());
   EXPECT_EQ(fleet.registry.Register(AWorker(1))->incarnation, Incarnation{10}) << "once";
   EXPECT_EQ(fleet.registry.Register(AWorker(4))->incarnation, Incarnation{11}) << "0 is no life";
