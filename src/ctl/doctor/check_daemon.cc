@@ -87,6 +87,35 @@ void CheckMemory(const Observations& seen, std::vector<Finding>* out) {
   }
 }
 
+// Routed to by load until they fill again, and nothing else shows it: they are not degraded.
+void CheckForgotten(const Observations& seen, std::vector<Finding>* out) {
+  struct Bound {
+    const char* counter;
+    const char* id;
+    const char* what;
+    const char* help;
+  };
+  constexpr Bound kBounds[] = {
+      {"kvrouter_index_device_forgotten_blocks_total", "rank_forgotten",
+       "ranks announced more blocks than max_device_blocks and were forgotten: their hits are "
+       "unknown until they fill again",
+       "does the engine announce removals? If it does, raise max_device_blocks above its cache"},
+      {"kvrouter_index_lower_tier_forgotten_blocks_total", "tier_forgotten",
+       "tiers below a device outgrew max_lower_tier_blocks and were forgotten until they fill "
+       "again",
+       "some connectors never announce removals: it goes on by itself; else raise "
+       "max_lower_tier_blocks"}};
+  for (const Bound& bound : kBounds) {
+    const double blocks = Total(seen.recent, bound.counter);
+    if (blocks <= 0) continue;
+    out->push_back({Severity::kWarning,
+                    bound.id,
+                    bound.what,
+                    {{bound.counter, Figure(blocks), "0"}},
+                    bound.help});
+  }
+}
+
 void CheckTimeouts(const Observations& seen, std::vector<Finding>* out) {
   for (const char* phase : {"head", "body", "write"}) {
     const double count = TotalWith(seen.recent, "kvrouter_http_timeouts_total", "phase", phase);
@@ -154,6 +183,7 @@ void CheckDaemon(const Observations& seen, std::vector<Finding>* out) {
   CheckDoors(seen, out);
   CheckDescriptors(seen, out);
   CheckMemory(seen, out);
+  CheckForgotten(seen, out);
   CheckTimeouts(seen, out);
   CheckClock(seen, out);
   CheckSnapshot(seen, out);

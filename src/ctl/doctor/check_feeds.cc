@@ -32,7 +32,8 @@ void CheckStates(const Observations& seen, std::vector<Finding>* out) {
     if (feed.state == "none") none.Add(worker, feed.dp_rank);
     if (feed.state == "connecting") {
       // Without a socket of its own a rank is heard over a broker, or a stream of its publisher.
-      const bool has_socket = worker.events.contains(feed.dp_rank);
+      const auto endpoints = worker.events.find(feed.dp_rank);
+      const bool has_socket = endpoints != worker.events.end() && !endpoints->second.live.empty();
       (has_socket ? connecting : no_broker[feed.detail]).Add(worker, feed.dp_rank);
     }
     if (feed.state == "recovering") recovering.Add(worker, feed.dp_rank);

@@ -116,6 +116,8 @@ std::vector<Trouble> Troubles() {
        }},
       Counted("accept_failures", critical, "kvrouter_http_accept_failures_total", 1),
       Counted("http_limits_hit", warning, "kvrouter_http_connections_evicted_total", 1),
+      Counted("rank_forgotten", warning, "kvrouter_index_device_forgotten_blocks_total", 1),
+      Counted("tier_forgotten", warning, "kvrouter_index_lower_tier_forgotten_blocks_total", 1),
       Counted("http_timeouts", note, "kvrouter_http_timeouts_total", 1, {{"phase", "body"}}),
       Counted("snapshot_stale", note, "kvrouter_snapshot_age_seconds", 3601),
       Counted("snapshot_not_written", warning, "kvrouter_snapshot_writes_total", 1,
@@ -165,6 +167,11 @@ std::vector<Trouble> Troubles() {
          seen->workers[0].events.clear();
          Feed(seen, 0).state = "connecting";
          Feed(seen, 0).detail = "nats://h:4222: refused";
+       }},
+      {"broker_down", warning,  // a replay endpoint alone is none to listen to
+       [](Observations* seen) {
+         seen->workers[0].events[0].live.clear();
+         Feed(seen, 0).state = "connecting";
        }},
       {"broker_down", critical,
        [](Observations* seen) {
