@@ -107,6 +107,15 @@ BookingId RequestTable::FindBooking(std::string_view request_id) const {
   return it == shard.records.end() ? kNoBooking : it->second->booking;
 }
 
+BookingId RequestTable::FindBookingOf(std::string_view request_id, BookingId booking) const {
+  const size_t id_hash = HashOfId(request_id);
+  Shard& shard = ShardOf(id_hash);
+  MutexLock lock(shard.mu);
+  const auto it = shard.records.find(request_id, id_hash);
+  const bool about = it != shard.records.end() && IsAbout(*it->second, booking);
+  return about ? it->second->booking : kNoBooking;
+}
+
 BookingId RequestTable::FindPrefillBooking(std::string_view request_id) const {
   const size_t id_hash = HashOfId(request_id);
   Shard& shard = ShardOf(id_hash);
@@ -191,9 +200,7 @@ RequestTable::Released RequestTable::EraseBooking(std::string_view request_id, B
   RecordPtr gone;  // freed after the lock
   MutexLock lock(shard.mu);
   const auto it = shard.records.find(request_id, id_hash);
-  if (it == shard.records.end() ||
-      (it->second->booking != booking && it->second->prefill_booking != booking))
-    return {};
+  if (it == shard.records.end() || !IsAbout(*it->second, booking)) return {};
   gone = std::move(it->second);
   shard.records.erase(it);
   booked_count_.fetch_sub(1, std::memory_order_relaxed);

@@ -99,6 +99,9 @@ class RequestTable {
 
   // kNoBooking without a booked record.
   BookingId FindBooking(std::string_view request_id) const;
+  // The same if the record is about this booking, by which its caller knows it: of a fixed plan that
+  // is the prefill leg's, also when it is given back. Else kNoBooking.
+  BookingId FindBookingOf(std::string_view request_id, BookingId booking) const;
   // Of a fixed plan whose prompt is not computed yet; else kNoBooking.
   BookingId FindPrefillBooking(std::string_view request_id) const;
   std::optional<RouteDecision> FindDecision(std::string_view request_id) const;
@@ -122,8 +125,7 @@ class RequestTable {
   // The request's blocks were handed over; once its prompt is computed, TakePrefillEnd says so.
   void NotePulled(std::string_view request_id);
 
-  // Takes the record out if it is still about this booking, or this is its prefill booking; else
-  // found is false.
+  // Takes the record out if it is still about this booking, as FindBookingOf; else found is false.
   Released EraseBooking(std::string_view request_id, BookingId booking);
 
   // Calls use(RequestProgress&, ServedBy) if the record is still about this booking, under the
@@ -157,6 +159,10 @@ class RequestTable {
     bool released = false;  // before it was booked
     RequestProgress progress;
   };
+  static bool IsAbout(const Record& record, BookingId booking) {
+    return record.booking != kNoBooking &&
+           (record.booking == booking || record.decision.booking == booking);
+  }
   static ServedBy ServedByOf(const RouteDecision& decision) {
     return {.target = decision.target, .incarnation = decision.incarnation};
   }

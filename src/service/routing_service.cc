@@ -298,7 +298,7 @@ absl::StatusOr<RouteDecision> RoutingService::Reserve(ReserveRequest request,
 }
 
 bool RoutingService::HasBooking(std::string_view request_id, BookingId booking) const {
-  return impl_->table.FindBooking(request_id) == booking;
+  return impl_->table.FindBookingOf(request_id, booking) != kNoBooking;
 }
 
 std::optional<RouteDecision> RoutingService::FindDecision(std::string_view request_id) const {
@@ -308,23 +308,20 @@ std::optional<RouteDecision> RoutingService::FindDecision(std::string_view reque
 std::optional<Explanation> RoutingService::Explain(std::string_view request_id) const {
   auto recorded = impl_->recent.Find(request_id);
   if (!recorded) return std::nullopt;
-  const BookingId booking = recorded->decision.booking;
-  return Explanation{
-      .decision = std::move(recorded->decision),
-      .age = impl_->clock->Now() - recorded->decided_at,
-      .live = impl_->table.FindBooking(request_id) == booking && impl_->router->IsLive(booking)};
+  const bool live = impl_->IsLive(request_id, recorded->decision);
+  return Explanation{.decision = std::move(recorded->decision),
+                     .age = impl_->clock->Now() - recorded->decided_at,
+                     .live = live};
 }
 
 std::vector<RecentDecision> RoutingService::Recent(size_t count) const {
   std::vector<RecentDecision> recent;
   const MonotonicTime now = impl_->clock->Now();
   for (const auto& request : impl_->recent.Newest(count)) {
-    const BookingId booking = request->decision.booking;
     recent.push_back({.request_id = request->request_id,
                       .decision = request->decision,
                       .age = now - request->decided_at,
-                      .live = impl_->table.FindBooking(request->request_id) == booking &&
-                              impl_->router->IsLive(booking)});
+                      .live = impl_->IsLive(request->request_id, request->decision)});
   }
   return recent;
 }

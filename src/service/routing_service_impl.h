@@ -90,6 +90,11 @@ struct RoutingService::Impl {
   void GiveBackPrefill(BookingId booking) {
     if (booking != kNoBooking) router->Finish(booking, clock->Now());
   }
+  // Whether what was decided is what the id is booked for, still.
+  bool IsLive(std::string_view request_id, const RouteDecision& decision) const {
+    const BookingId booking = table.FindBookingOf(request_id, decision.booking);
+    return booking != kNoBooking && router->IsLive(booking);
+  }
   // False if the booking is live no more. A fixed plan's prefill leg lives as long as its request.
   bool KeepAlive(std::string_view request_id, BookingId booking) {
     const MonotonicTime now = clock->Now();

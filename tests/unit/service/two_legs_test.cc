@@ -113,6 +113,31 @@ TEST_F(TwoLegsTest, KeepAliveKeepsBothLegsOfAFixedPlan) {
   fleet_.ExpectNoLoad();
 }
 
+// A broken stream gives back what it was answered, and an explanation says whether that is live.
+TEST_F(TwoLegsTest, AFixedPlanIsKnownByItsFirstBookingAlsoWhenThePromptIsComputed) {
+  const RouteDecision decision = First("r", /*fixed_plan=*/true);
+  EXPECT_TRUE(fleet_.service.Explain("r")->live);
+  ASSERT_EQ(fleet_.service.PrefillComplete("r"), LifecycleResult::kDone);
+  EXPECT_TRUE(fleet_.service.HasBooking("r", decision.booking));
+  EXPECT_TRUE(fleet_.service.Explain("r")->live);
+  EXPECT_TRUE(fleet_.service.Recent(1).front().live);
+  EXPECT_EQ(fleet_.service.FreeBooking("r", decision.booking), LifecycleResult::kDone);
+  EXPECT_FALSE(fleet_.service.HasBooking("r", decision.booking));
+  EXPECT_FALSE(fleet_.service.Explain("r")->live);
+  fleet_.ExpectNoLoad();
+  EXPECT_EQ(fleet_.service.LiveRequests(), 0u);
+}
+
+TEST_F(TwoLegsTest, AFirstLegsBookingSaysNothingOfTheSecondLeg) {
+  const RouteDecision first = First("r");
+  const auto second = Second("r");
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(fleet_.service.HasBooking("r", first.booking));
+  EXPECT_EQ(fleet_.service.FreeBooking("r", first.booking), LifecycleResult::kUnknownRequest);
+  EXPECT_EQ(fleet_.service.FreeBooking("r", second->booking), LifecycleResult::kDone);
+  fleet_.ExpectNoLoad();
+}
+
 TEST_F(TwoLegsTest, FreeBeforeTheSecondLegEndsAll) {
   First("r");
   EXPECT_EQ(fleet_.service.Free("r"), LifecycleResult::kDone);
