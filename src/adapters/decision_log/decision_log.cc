@@ -136,9 +136,7 @@ void DecisionLog::WriteAll(const std::vector<std::string>& records) {
 }
 
 void DecisionLog::WriteBatch(std::string_view bytes, uint64_t records) {
-  absl::Status status;
-  const bool begun = file_.size_bytes() > DecisionLogHeader().size();
-  if (begun && !file_.HasRoomFor(bytes.size())) status = file_.Rotate();
+  absl::Status status = file_.MakeRoomFor(bytes.size());
   if (status.ok()) status = file_.Append(bytes);
   CountWrite(status, bytes.size(), records);
 }

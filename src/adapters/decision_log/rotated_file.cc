@@ -57,7 +57,11 @@ absl::Status RotatedFile::Open() {
         fmt::format("decision log {}: there is a file that is no decision log", options_.path));
   }
   const std::optional<uint64_t> good_bytes = FindGoodBytes();
-  if (!good_bytes) return Rotate();  // damaged: kept as it is, but nothing is added to it
+  if (!good_bytes) {  // damaged: kept as it is, but nothing is added to it
+    const absl::Status rotated = Rotate();
+    if (!rotated.ok()) Close();
+    return rotated;
+  }
   if (ftruncate(fd_, static_cast<off_t>(*good_bytes)) != 0) return Failed("cannot cut off");
   if (lseek(fd_, 0, SEEK_END) < 0) return Failed("cannot seek in");
   size_bytes_ = *good_bytes;
@@ -98,8 +102,14 @@ absl::Status RotatedFile::Begin() {
   return absl::OkStatus();
 }
 
+absl::Status RotatedFile::MakeRoomFor(uint64_t bytes) {
+  if (fd_ < 0 || size_bytes_ == 0) KVR_RETURN_IF_ERROR(Open());  // 0: its header failed
+  const bool begun = size_bytes_ > DecisionLogHeader().size();
+  return begun && !HasRoomFor(bytes) ? Rotate() : absl::OkStatus();
+}
+
+// The file stays open until it is put aside: while that fails it is full, and known to be.
 absl::Status RotatedFile::Rotate() {
-  Close();
   if (options_.files == 1) {
     if (std::remove(options_.path.c_str()) != 0 && errno != ENOENT) return Failed("cannot remove");
   }
@@ -109,6 +119,7 @@ absl::Status RotatedFile::Rotate() {
       return Failed("cannot put aside");
   }
   ++rotations_;
+  Close();
   return Open();
 }
 

@@ -34,7 +34,10 @@ class RotatedFile {
   absl::Status Open();
   // Whether `bytes` more stay within the bound.
   bool HasRoomFor(uint64_t bytes) const { return size_bytes_ + bytes <= options_.max_bytes; }
-  // Puts the file aside and begins the next.
+  // Puts the file aside, if they do not, and begins the next. On an error nothing may be appended:
+  // the file would grow without bound.
+  absl::Status MakeRoomFor(uint64_t bytes);
+  // Puts the file aside and begins the next. On an error it is as it was.
   absl::Status Rotate();
   // Whole records. On an error none of them is in the file; the next Append tries anew.
   absl::Status Append(std::string_view records);

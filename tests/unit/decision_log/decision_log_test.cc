@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 
 using namespace kvrouter::testing;  // NOLINT
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TwoCandidates final : public CandidateSource {
  public:
@@ -111,6 +113,22 @@ TEST(DecisionLogTest, ARecordTooLargeIsDropped) {
   Decide(log, "long", std::vector<SequenceHash>(kMaxRecordBytes / 8));
   log.Stop();
   EXPECT_EQ(Dropped(log, LogDrop::kTooLarge), 1u);
+}
+
+TEST(DecisionLogTest, WhatFindsNoRoomIsDroppedAndCountedOnce) {
+  const LogFolder folder;
+  std::filesystem::create_directories(folder.File("log.1") + "/in the way");
+  DecisionLog log({.path = folder.File(), .max_file_bytes = 4096, .files = 2});
+  ASSERT_TRUE(log.Start().ok());
+  constexpr uint64_t kDecisions = 1000;
+  for (uint64_t i = 0; i < kDecisions; ++i) Decide(log, fmt::format("request-{}", i));
+  log.Stop();
+  const DecisionLog::Figures figures = log.Read();
+  EXPECT_LE(BytesOf(folder.File()).size(), 4096u);
+  EXPECT_EQ(figures.records, IdsIn(folder.File()).size());
+  EXPECT_EQ(figures.records + Dropped(log, LogDrop::kWrite), kDecisions);
+  EXPECT_EQ(figures.queued_bytes, 0u);
+  EXPECT_THAT(figures.failure, HasSubstr("cannot put aside"));
 }
 
 TEST(DecisionLogTest, HashesAreRecordedOnlyIfWanted) {

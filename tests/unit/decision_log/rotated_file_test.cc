@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "unit/decision_log/log_folder.h"
@@ -103,6 +105,31 @@ TEST(RotatedFileTest, OneFileMayBeAllThereIs) {
   AppendTo(file, "b");
   EXPECT_THAT(folder.Names(), ElementsAre("log"));
   EXPECT_THAT(IdsIn(folder.File()), ElementsAre("b"));
+}
+
+// Where its folder lets nothing be renamed, say; here something is in the way.
+TEST(RotatedFileTest, AFileThatCannotBePutAsideGrowsNoFurther) {
+  const LogFolder folder;
+  std::filesystem::create_directories(folder.File("log.1") + "/in the way");
+  RotatedFile file(In(folder, 2));
+  const std::string record = ARecord("a");
+  uint64_t written = 0;
+  absl::Status full;
+  while ((full = file.MakeRoomFor(record.size())).ok() && written < 1000) {
+    AppendTo(file, "a");
+    ++written;
+  }
+  EXPECT_THAT(std::string(full.message()), HasSubstr("cannot put aside"));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(file.MakeRoomFor(record.size()).ok());
+  EXPECT_LE(std::filesystem::file_size(folder.File()), 4096u);
+  EXPECT_EQ(IdsIn(folder.File()).size(), written);
+  EXPECT_EQ(file.rotations(), 0u);
+
+  std::filesystem::remove_all(folder.File("log.1"));
+  ASSERT_TRUE(file.MakeRoomFor(record.size()).ok());
+  AppendTo(file, "b");
+  EXPECT_THAT(IdsIn(folder.File()), ElementsAre("b"));
+  EXPECT_EQ(IdsIn(folder.File("log.1")).size(), written);
 }
 
 TEST(RotatedFileTest, TwoProcessesDoNotWriteToOneFile) {
