@@ -94,13 +94,13 @@ class RequestTable {
     uint64_t output_tokens = 0;              // as far as reported
   };
   // Takes a booked record out; marks one that is not booked yet. With a ticket: only if it is the
-  // record that got this ticket, which it keeps once it is booked: its answer may be lost on the way.
+  // record that got this ticket, and keeps it when it is booked: its answer may be lost on the way.
   Released Release(std::string_view request_id, TicketId only_if = kNoTicket);
 
   // kNoBooking without a booked record.
   BookingId FindBooking(std::string_view request_id) const;
-  // The same if the record is about this booking, by which its caller knows it: of a fixed plan that
-  // is the prefill leg's, also when it is given back. Else kNoBooking.
+  // The same if the record is about this booking, by which its caller knows it: of a fixed plan
+  // that is the prefill leg's, also when it is given back. Else kNoBooking.
   BookingId FindBookingOf(std::string_view request_id, BookingId booking) const;
   // Of a fixed plan whose prompt is not computed yet; else kNoBooking.
   BookingId FindPrefillBooking(std::string_view request_id) const;
