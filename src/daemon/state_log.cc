@@ -26,8 +26,30 @@ std::vector<StateLog::Line> StateLog::Changes(const std::vector<WorkerSpec>& wor
                                               const std::vector<FeedReport>& feeds) {
   std::vector<Line> lines;
   WorkerChanges(workers, &lines);
+  PlaneChanges(feeds, &lines);
   FeedChanges(feeds, &lines);
   return lines;
+}
+
+void StateLog::PlaneChanges(const std::vector<FeedReport>& feeds, std::vector<Line>* lines) {
+  constexpr size_t kMaxReasons = 16;
+  std::map<std::string, size_t> ranks_by_reason;
+  bool nobody_waits = true;
+  for (const FeedReport& report : feeds) {
+    if (report.source != FeedSource::kEventPlane || report.state != FeedState::kConnecting)
+      continue;
+    nobody_waits = false;
+    const auto before = feeds_.find(report.target);
+    const bool told = before == feeds_.end() || before->second.state != report.state;
+    if (!told && before->second.detail != report.detail) ++ranks_by_reason[report.detail];
+  }
+  if (nobody_waits) told_plane_reasons_.clear();
+  for (const auto& [reason, ranks] : ranks_by_reason) {
+    if (told_plane_reasons_.size() >= kMaxReasons || !told_plane_reasons_.insert(reason).second)
+      continue;
+    lines->push_back(
+        {true, fmt::format("event=event_plane_waits ranks={} detail={}", ranks, LogValue(reason))});
+  }
 }
 
 void StateLog::WorkerChanges(const std::vector<WorkerSpec>& workers, std::vector<Line>* lines) {

@@ -2,6 +2,7 @@
 #define KVROUTER_DAEMON_STATE_LOG_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +29,13 @@ class StateLog {
  private:
   void WorkerChanges(const std::vector<WorkerSpec>& workers, std::vector<Line>* lines);
   void FeedChanges(const std::vector<FeedReport>& feeds, std::vector<Line>* lines);
+  // What comes between ranks and the event plane while their state stays the same: one line for all
+  // of them, and for each reason once until none waits.
+  void PlaneChanges(const std::vector<FeedReport>& feeds, std::vector<Line>* lines);
 
   std::map<WorkerId, WorkerSpec> workers_;
   std::map<Target, FeedReport> feeds_;
+  std::set<std::string> told_plane_reasons_;  // bounded
 };
 
 // The value as it may stand after `key=`: in quotes, escaped, where it holds spaces, quotes or

@@ -13,6 +13,7 @@
 
 #include "adapters/nats/nats_connection.h"
 #include "adapters/nats/nats_options.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 
 namespace kvrouter {
@@ -72,7 +73,7 @@ struct NatsEventSource::Impl {
   std::jthread thread;
 
   void Run(const std::stop_token& stop);
-  // Until the connection ends; false if there was none.
+  // Until the connection ends; true if there was one for as long as a broker in order keeps it.
   bool Serve(const std::string& server, const std::stop_token& stop);
   void Watch(NatsConnection* connection, const std::string& server, const std::stop_token& stop);
   void Wait(std::chrono::milliseconds at_most);
@@ -98,8 +99,10 @@ bool NatsEventSource::Impl::Serve(const std::string& server, const std::stop_tok
   }
   connects.fetch_add(1, std::memory_order_relaxed);
   intake->PathUp(kPath);
+  const MonotonicTime begin = SteadyClock().Now();
   Watch(&connection, server, stop);
-  return true;
+  // One that refuses our subscriptions, or throws us out as too slow, lets us connect each time.
+  return SteadyClock().Now() - begin >= config.reconnect_max;
 }
 
 void NatsEventSource::Impl::Watch(NatsConnection* connection, const std::string& server,

@@ -339,6 +339,24 @@ TEST_F(NatsCredentialsTest, SubscriptionThatIsNotAllowedShows) {
       << Detail(7);
 }
 
+// It lets us connect, so nothing but the wait between the attempts spares it.
+TEST_F(NatsCredentialsTest, AServerThatRefusesSubscriptionsIsAskedAtGrowingIntervals) {
+  server_.Start(
+      "authorization { users: [ { user: u, password: p, permissions: { subscribe: \"other\" } } ] "
+      "}");
+  AwaitServer();
+  NatsEventSourceConfig config = Config();
+  config.username = "u";
+  config.password = "p";
+  config.reconnect_min = milliseconds(40);
+  config.reconnect_max = milliseconds(10'000);
+  const MonotonicTime begin = SteadyClock().Now();
+  StartSource(config);
+  ASSERT_TRUE(Eventually([&] { return source_->Read().connects >= 6; }));
+  // 40, 80, ... 640 ms, up to half of it less for the jitter.
+  EXPECT_GE(SteadyClock().Now() - begin, milliseconds(620));
+}
+
 class NatsTlsTest : public NatsCredentialsTest {
  protected:
   // A CA, and a server certificate for the names given, by the openssl command.

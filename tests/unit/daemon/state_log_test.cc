@@ -65,6 +65,38 @@ TEST(StateLogTest, FeedStatesGapsAndRestartsAreLines) {
   EXPECT_TRUE(log.Changes({}, {report}).empty());
 }
 
+// A broker that is not there, or refuses us, changes no state of a rank that was never heard.
+TEST(StateLogTest, WhyRanksWaitForTheEventPlaneIsOneLineForAllAndOnce) {
+  StateLog log;
+  std::vector<FeedReport> reports;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    reports.push_back({.target = {WorkerId{1}, rank},
+                       .source = FeedSource::kEventPlane,
+                       .state = FeedState::kConnecting,
+                       .detail = "no event yet",
+                       .counters = {}});
+  }
+  const auto all = [&](const std::string& detail) {
+    for (FeedReport& report : reports) report.detail = detail;
+    return log.Changes({}, reports);
+  };
+  EXPECT_EQ(all("no event yet").size(), 3u) << "their states";
+  const auto refused = all("nats://h:1: not allowed");
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_TRUE(refused[0].warning);
+  EXPECT_EQ(refused[0].text, "event=event_plane_waits ranks=3 detail=\"nats://h:1: not allowed\"");
+  EXPECT_TRUE(all("nats://h:1: not allowed").empty());
+  EXPECT_EQ(all("no event yet").size(), 1u) << "it is there again";
+  EXPECT_TRUE(all("nats://h:1: not allowed").empty()) << "flaps are no news";
+  for (int i = 0; i < 100; ++i) all(std::to_string(i));
+  EXPECT_TRUE(all("one more").empty()) << "bounded";
+  for (FeedReport& report : reports) report.state = FeedState::kLive;
+  EXPECT_EQ(all("").size(), 3u);
+  for (FeedReport& report : reports) report.state = FeedState::kConnecting;
+  EXPECT_EQ(all("nats://h:1: gone").size(), 3u) << "in the lines of their states";
+  EXPECT_EQ(all("nats://h:1: not allowed").size(), 1u);
+}
+
 TEST(StateLogTest, ValueCannotForgeALine) {
   EXPECT_EQ(LogValue("plain"), "plain");
   EXPECT_EQ(LogValue("a b"), "\"a b\"");
