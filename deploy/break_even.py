@@ -18,7 +18,8 @@ ASK_PRODUCER = {'do_remote_decode': True, 'do_remote_prefill': False, 'remote_en
 def post(address, prompt, **members):
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(address).netloc, timeout=60)
     try:
-        connection.request('POST', '/v1/completions', json.dumps({'prompt': prompt, 'max_tokens': 1, **members}))
+        connection.request('POST', '/v1/completions', json.dumps({'prompt': prompt, 'max_tokens': 1, **members}),
+                           {'content-type': 'application/json'})
         answer = connection.getresponse()
         body = json.loads(answer.read())
         if answer.status != 200:

@@ -29,12 +29,12 @@ dispatch_demo() {
 kvrouterd answers at http://$door; the simulated model writes letters that depend on the prompt alone. Try, in another terminal:
 
   curl -s http://$door/v1/models
-  curl -s http://$door/v1/completions -d '{"model": "demo", "prompt": "Once upon a time", "max_tokens": 24}'
-  curl -sN http://$door/v1/chat/completions -d '{"model": "demo", "stream": true, "max_tokens": 24, "messages": [{"role": "user", "content": "Hello"}]}'
+  curl -s http://$door/v1/completions -H 'content-type: application/json' -d '{"model": "demo", "prompt": "Once upon a time", "max_tokens": 24}'
+  curl -sN http://$door/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "max_tokens": 24, "messages": [{"role": "user", "content": "Hello"}]}'
 
 Where did it go, and why? The second time it goes to where the first left its blocks:
 
-  curl -si -H 'x-route-explain: 1' http://$door/v1/completions -d '{"model": "demo", "prompt": "$(printf 'tell me of the router %.0s' 1 2 3 4)", "max_tokens": 8}'
+  curl -si -H 'x-route-explain: 1' http://$door/v1/completions -H 'content-type: application/json' -d '{"model": "demo", "prompt": "$(printf 'tell me of the router %.0s' 1 2 3 4)", "max_tokens": 8}'
 
 What the router knows: http://$router_http/ (a page), http://$router_http/metrics, $bin/kvrouterctl --grpc $router_grpc loads
 END

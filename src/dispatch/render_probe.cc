@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "dispatch/request_headers.h"
 
 namespace kvrouter {
 namespace {
@@ -75,7 +76,7 @@ void RenderProbe::Ask(const std::string& model, const KnownEngine& engine, Token
   EngineCall call;
   call.base_url = engine.address;
   call.path = TokenizeUrl(path);
-  call.headers = headers;
+  call.headers = HeadersOfOwnCall(headers);
   call.body = std::make_shared<const std::string>(ProbeBody(model));
   call.head_timeout = call.idle_timeout = parts_.settings->Current()->tokenize.timeout;
   parts_.link->Send(std::move(call),

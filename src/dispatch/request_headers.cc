@@ -141,6 +141,12 @@ HeaderList EngineHeaders(const HeaderList& headers) {
   return kept;
 }
 
+HeaderList HeadersOfOwnCall(HeaderList engine_headers) {
+  std::erase_if(engine_headers, [](const auto& header) { return header.first == "content-type"; });
+  engine_headers.emplace_back("content-type", "application/json");
+  return engine_headers;
+}
+
 HeaderList ClientHeaders(HeaderList headers) {
   std::erase_if(headers, [](const auto& header) { return IsIn(kNotForClients, header.first); });
   return headers;

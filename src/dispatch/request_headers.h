@@ -38,6 +38,9 @@ std::string_view FindHeader(const HeaderList& headers, std::string_view name);
 // The client's end-to-end headers without those that speak to the router; the caller adds its own
 // x-request-id. Encodings of the answer are not asked for: it has to be read.
 HeaderList EngineHeaders(const HeaderList& headers);
+// The same for a call of the router's own, whose body is JSON whatever the client called its own;
+// vLLM takes nothing else.
+HeaderList HeadersOfOwnCall(HeaderList engine_headers);
 // What goes back: the engine's headers, but for its length and framing, which the door sets.
 HeaderList ClientHeaders(HeaderList headers);
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "dispatch/request_headers.h"
+
 namespace kvrouter {
 namespace {
 
@@ -79,7 +81,7 @@ void Tokenizer::Send(const std::shared_ptr<Flight>& flight) {
   EngineCall call;
   call.base_url = flight->text.partition->engines[flight->engine].address;
   call.path = TokenizeUrl(flight->path);
-  call.headers = flight->text.headers;
+  call.headers = HeadersOfOwnCall(flight->text.headers);
   call.body = flight->path == TokenizePath::kChatRender
                   ? flight->text.chat_body
                   : std::make_shared<const std::string>(flight->text.ask);

@@ -54,7 +54,7 @@ def ask(address, path, body=None, headers=None):
     """(status, headers, body) of one request; `address` with or without http://."""
     connection = http.client.HTTPConnection(address.removeprefix('http://'), timeout=DEADLINE_S)
     try:
-        connection.request('POST' if body is not None else 'GET', path, None if body is None else json.dumps(body), headers or {})
+        connection.request('POST' if body is not None else 'GET', path, None if body is None else json.dumps(body), {'content-type': 'application/json', **(headers or {})})
         answer = connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
     finally:
@@ -189,7 +189,7 @@ def test_client_that_leaves_is_gone_at_the_engine_and_in_the_loads(door, streami
     body = json.dumps({'model': MODEL, 'prompt': list(range(32)), 'max_tokens': 100_000, 'stream': streaming}).encode()
     host, port = daemon.openai_address.rsplit(':', 1)
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as client:
-        client.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+        client.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
         if streaming:
             assert b'data: ' in iter_until(client, b'data: ')
         wait_for('it runs', lambda: sum(daemon.metrics().all('kvrouter_worker_active_requests')) == 1)
@@ -213,14 +213,14 @@ def test_text_is_routed_for_gateways_without_a_tokenizer(start, engines):
     assert daemon.openai_address is None
     wait_for('ready', lambda: daemon.get('/ready')[0] == 200)
     body = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'Hello there, which worker is it?'}]}
+    # First, so that the engine is asked for its sake: no header says that the body is JSON.
+    response = daemon.router.RouteText(router_pb2.RouteTextRequest(path='/v1/chat/completions', body=json.dumps(body).encode(),
+                                                                   request_id='over-grpc'), timeout=DEADLINE_S)
+    assert response.tokenized and response.decision.isl_tokens == len(response.token_ids)
     status, _, answer = ask(daemon.http_address, '/route/v1/chat/completions', body, {'x-request-id': 'over-http'})
     answer = json.loads(answer)
     assert status == 200 and answer['tokenized'] and answer['decision']['booked']
-    assert answer['decision']['request_id'] == 'over-http'
-    response = daemon.router.RouteText(router_pb2.RouteTextRequest(path='/v1/chat/completions', body=json.dumps(body).encode(),
-                                                                   request_id='over-grpc'), timeout=DEADLINE_S)
-    assert response.tokenized and list(response.token_ids) == answer['token_ids']
-    assert response.decision.isl_tokens == len(answer['token_ids'])
+    assert answer['decision']['request_id'] == 'over-http' and answer['token_ids'] == list(response.token_ids)
     assert sum(daemon.metrics().all('kvrouter_bookings')) == 2
     assert daemon.free('over-http') and daemon.free('over-grpc')
     assert no_load(daemon)
@@ -288,7 +288,7 @@ def test_time_outs_and_tokenising_reload_and_running_streams_keep_theirs(door, t
 
     body = json.dumps({'model': MODEL, 'prompt': list(range(8)), 'max_tokens': 100_000, 'stream': True}).encode()
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as running:
-        running.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+        running.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
         iter_until(running, b'data: ')
         reload('dispatch_total_timeout_secs: 0.3\ntokenize: false\ndispatch_explain_headers: false\n')
         status, headers, answer = ask(daemon.openai_address, '/v1/completions', {'model': MODEL, 'prompt': 'some text', 'max_tokens': 100_000},
@@ -344,7 +344,7 @@ def test_an_idle_stream_takes_little_memory(door):
         for number in range(count):
             body = json.dumps({'model': MODEL, 'prompt': [len(streams) * 64 + n for n in range(64)], 'max_tokens': 1000, 'stream': True}).encode()
             streams.append(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
-            streams[-1].sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+            streams[-1].sendall(b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
         for stream in streams[-count:]:
             iter_until(stream, b'data: ')
 
@@ -377,7 +377,8 @@ def test_door_speaks_tls_and_nothing_else_when_it_has_a_certificate(door, certif
     host, port = daemon.openai_address.rsplit(':', 1)
     trust = ssl.create_default_context(cafile=str(certificate[0]))
     connection = http.client.HTTPSConnection(host, int(port), timeout=DEADLINE_S, context=trust)
-    connection.request('POST', '/v1/completions', json.dumps({'model': MODEL, 'prompt': 'over TLS', 'max_tokens': 4, 'stream': True}))
+    connection.request('POST', '/v1/completions', json.dumps({'model': MODEL, 'prompt': 'over TLS', 'max_tokens': 4, 'stream': True}),
+                       {'content-type': 'application/json'})
     answer = connection.getresponse()
     assert answer.status == 200 and events(answer.read())[-1] == b'[DONE]'
     connection.close()

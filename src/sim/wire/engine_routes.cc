@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/ascii.h"
 #include "base/status_macros.h"
 #include "sim/wire/completion_reply.h"
 #include "sim/wire/completion_request.h"
@@ -21,6 +22,8 @@ namespace kvrouter::sim {
 namespace {
 
 using ResponderPtr = std::shared_ptr<HttpResponder>;
+
+constexpr std::string_view kJsonType = "application/json";
 
 void Post(const EngineRouteParts& parts, HttpResponder& responder, FleetLoop::Task task) {
   if (parts.loop->Post(parts.engine, std::move(task))) return;
@@ -34,6 +37,18 @@ absl::Status CheckRank(std::string_view header, uint32_t dp_rank) {
   if (header.empty() || header == std::to_string(dp_rank)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("x-data-parallel-rank: '{}' is not served here, only {}", header, dp_rank));
+}
+
+// Whether it may be read; else it is answered. vLLM takes a body for JSON only if it is called so,
+// which curl's -d and Python's urllib do not do by themselves.
+bool IsJson(const HttpRequest& http, HttpResponder& responder) {
+  const std::string_view type = http.Header("content-type");
+  if (http.method != "POST" || EqualsIgnoringCase(type.substr(0, type.find(';')), kJsonType))
+    return true;
+  responder.Complete(
+      JsonResponse(400, ErrorBody("Unsupported Media Type: Only 'application/json' is allowed",
+                                  "invalid_request_error", 400)));
+  return false;
 }
 
 absl::StatusOr<CompletionRequest> ReadCompletion(const EngineRouteParts& parts,
@@ -71,6 +86,7 @@ ResponderPtr PassFaults(const EngineRouteParts& parts, const std::optional<Fault
 
 void AcceptCompletion(const EngineRouteParts& parts, const HttpRequest& http, bool chat,
                       ResponderPtr responder) {
+  if (!IsJson(http, *responder)) return;
   absl::StatusOr<CompletionRequest> request = ReadCompletion(parts, http, chat);
   if (!request.ok()) {
     const std::string message(request.status().message().data(), request.status().message().size());
@@ -143,7 +159,9 @@ void AcceptPull(const EngineRouteParts& parts, const HttpRequest& http, Responde
 }  // namespace
 
 void AddEngineRoutes(const EngineRouteParts& parts, HttpServer& server) {
-  const RequestGate gate = [parts](const HttpRequest& http, ResponderPtr responder) {
+  const RequestGate gate = [parts](const HttpRequest& http,
+                                   ResponderPtr responder) -> ResponderPtr {
+    if (!IsJson(http, *responder)) return nullptr;
     return PassFaults(parts, parts.faults->Take(http.path, FaultLeg::kAny), std::move(responder));
   };
   AddTokenRoutes(parts.model, gate, server);

@@ -41,7 +41,8 @@ class Streams:
         host, port = self.stage.door.rsplit(':', 1)
         data = json.dumps({'model': 'sim', 'max_tokens': MAX_TOKENS, 'stream': True, **self.body(number)}).encode()
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b'POST /v1/completions HTTP/1.1\r\nhost: many\r\ncontent-length: %d\r\n\r\n' % len(data) + data)
+        writer.write(b'POST /v1/completions HTTP/1.1\r\nhost: many\r\ncontent-type: application/json\r\n'
+                     b'content-length: %d\r\n\r\n' % len(data) + data)
         text, seen = '', False
         async for line in reader:
             if line.startswith(b'data: [DONE]'):

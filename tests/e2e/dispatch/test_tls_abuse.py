@@ -41,7 +41,8 @@ class TlsDoor:
         while not self._stop.is_set():
             try:
                 connection = http.client.HTTPSConnection(*self.address, timeout=DEADLINE_S, context=self.trust)
-                connection.request('POST', '/v1/completions', json.dumps({'model': MODEL, 'prompt': [1, 2, 3], 'max_tokens': 2}))
+                connection.request('POST', '/v1/completions', json.dumps({'model': MODEL, 'prompt': [1, 2, 3], 'max_tokens': 2}),
+                                   {'content-type': 'application/json'})
                 status = connection.getresponse().status
                 connection.close()
                 if status == 200:
@@ -209,7 +210,7 @@ def test_renegotiation_and_key_updates_without_end_hold_nobody_up(tls_door, vers
 
 def post(body, length=None):
     text = json.dumps(body).encode()
-    return b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Length: %d\r\n\r\n' % (length or len(text)) + text
+    return b'POST /v1/completions HTTP/1.1\r\nHost: door\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' % (length or len(text)) + text
 
 
 @pytest.mark.parametrize('leave', ['fin', 'reset', 'half'])

@@ -10,6 +10,8 @@ import requests
 
 from conftest import wait_for
 
+JSON = {'Content-Type': 'application/json'}
+
 
 def stream_lines(response):
     return [line.decode() for line in response.iter_lines() if line]
@@ -118,11 +120,22 @@ def test_gauges_show_running_and_waiting_requests(start_engine):
 ])
 def test_bad_requests_are_told_what_is_wrong(start_engine, body, code):
     engine = start_engine()
-    response = requests.post(engine.http + '/v1/completions', data=body, timeout=5)
+    response = requests.post(engine.http + '/v1/completions', data=body, headers=JSON, timeout=5)
     assert response.status_code == code
     if code != 200:
         assert response.json()['error']['code'] == code and response.json()['error']['message']
     assert engine.complete([1]).status_code == 200
+
+
+@pytest.mark.parametrize('path', ['/v1/completions', '/v1/chat/completions', '/v1/embeddings', '/tokenize', '/detokenize'])
+def test_as_vllm_it_takes_nothing_for_json_that_is_not_called_so(start_engine, path):
+    engine = start_engine()
+    body = json.dumps({'prompt': 'a', 'messages': [{'role': 'user', 'content': 'a'}], 'input': 'a', 'tokens': [1]})
+    for kind in ('application/x-www-form-urlencoded', 'text/plain', None):
+        answer = requests.post(engine.http + path, data=body, headers={'Content-Type': kind}, timeout=5)
+        assert answer.status_code == 400 and 'application/json' in answer.json()['error']['message'], kind
+    assert requests.post(engine.http + path, data=body, headers={'Content-Type': 'Application/JSON; charset=utf-8'},
+                         timeout=5).status_code == 200
 
 
 def test_live_requests_are_bounded(start_engine):

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "dispatch/request_headers.h"
 #include "dispatch_fleet.h"
 
 namespace kvrouter {
@@ -82,6 +83,20 @@ TEST(DispatcherTest, TextIsTokenizedByTheEngineAndTheAnswerIsKept) {
   EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kCached], 2);
   EXPECT_EQ(*fleet.link.calls().back().body, body) << "the engine gets the client's own bytes";
   fleet.ExpectNothingLeft();
+}
+
+TEST(DispatcherTest, TheRoutersOwnCallsAreJsonWhateverTheClientCallsItsBody) {
+  for (const HeaderList& headers :
+       {HeaderList{}, HeaderList{{"content-type", "application/x-www-form-urlencoded"}}}) {
+    DispatchFleet fleet;
+    fleet.AddEngine(1);
+    fleet.SendAndRun(R"({"model":"m","prompt":"a text"})", headers);
+    EXPECT_EQ(fleet.observer.tokenized[TokenizeOutcome::kEngine], 1);
+    // That of the client is the engine's to judge.
+    const EngineCall& served = fleet.link.calls().back();
+    EXPECT_EQ(served.path, "/v1/completions");
+    EXPECT_EQ(FindHeader(served.headers, "content-type"), FindHeader(headers, "content-type"));
+  }
 }
 
 TEST(DispatcherTest, ChatsAreTokenizedByMessagesOrRenderedWhereThatIsAllThereIs) {

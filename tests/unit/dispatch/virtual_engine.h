@@ -146,6 +146,15 @@ class VirtualEngine {
     }
   }
 
+  // Of the body; empty: it says none, or two.
+  static std::string TypeOf(const EngineCall& call) {
+    std::string type;
+    for (const auto& [name, value] : call.headers) {
+      if (name == "content-type") type = type.empty() ? value : "";
+    }
+    return type;
+  }
+
   void Tokenize(const Exchange& exchange, const std::string& path, const Json& body) {
     if (tokenize_fault == Fault::kStallBeforeHead) return;
     if (tokenize_fault == Fault::kRefuse) {
@@ -155,6 +164,10 @@ class VirtualEngine {
     const bool offered = path == "/tokenize" ? offers_tokenize : offers_render;
     if (tokenize_fault == Fault::k500 || !offered) {
       Refuse(exchange, offered ? 500 : 404, "no tokens");
+      return;
+    }
+    if (TypeOf(exchange->call) != "application/json") {
+      Refuse(exchange, 400, "Unsupported Media Type: Only 'application/json' is allowed");
       return;
     }
     ++tokenized;
