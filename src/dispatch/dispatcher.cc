@@ -68,28 +68,28 @@ class Dispatcher::Impl {
 
   void Serve(DispatchRequest request, std::shared_ptr<ClientReply> reply) {
     if (!IsSendable(request.query)) {
-      reply->Complete(
-          400, {{"content-type", "application/json"}},
-          OpenAiError(400, "the query holds a byte that is no printable ASCII", "invalid_request"));
-      context_->live.CountRefused(DispatchOutcome::kRejected);
+      Answer(
+          request.path, DispatchOutcome::kRejected, 400,
+          OpenAiError(400, "the query holds a byte that is no printable ASCII", "invalid_request"),
+          reply.get());
       return;
     }
     if (ListsModels(request) && !ServesOneModel()) {
-      reply->Complete(200, {{"content-type", "application/json"}},
-                      ModelList(context_->directory.Partitions()));
-      context_->live.CountRefused(DispatchOutcome::kSuccess);
+      Answer(request.path, DispatchOutcome::kSuccess, 200,
+             ModelList(context_->directory.Partitions()), reply.get());
       return;
     }
     uint64_t number = 0;
+    const std::string path = request.path;
     const auto endpoint = request.method == "POST" ? OpenAiEndpointOf(request.path) : std::nullopt;
     if (endpoint) {
       auto call =
           std::make_shared<DispatchedRequest>(context_, std::move(request), *endpoint, reply);
-      if (Enter(call, reply.get(), &number)) call->Start(number);
+      if (Enter(call, path, reply.get(), &number)) call->Start(number);
       return;
     }
     auto call = std::make_shared<PassThrough>(context_, std::move(request), reply);
-    if (Enter(call, reply.get(), &number))
+    if (Enter(call, path, reply.get(), &number))
       call->Start(number, turn_.fetch_add(1, std::memory_order_relaxed));
   }
 
@@ -104,7 +104,9 @@ class Dispatcher::Impl {
     uint64_t number = 0;
     const LiveCalls::Refusal refusal = context_->live.Enter(call, &number);
     if (refusal != LiveCalls::Refusal::kNone) {
-      done(RefusalStatus(refusal));
+      const absl::Status status = RefusalStatus(refusal);
+      context_->routing->CountRefusal(status);
+      done(status);
       return [] {};
     }
     call->Start(number);
@@ -145,19 +147,29 @@ class Dispatcher::Impl {
   }
 
   // False: the client got an error.
-  bool Enter(std::shared_ptr<LiveCall> call, ClientReply* reply, uint64_t* number) {
+  bool Enter(std::shared_ptr<LiveCall> call, std::string_view path, ClientReply* reply,
+             uint64_t* number) {
     const LiveCalls::Refusal refusal = context_->live.Enter(std::move(call), number);
     if (refusal == LiveCalls::Refusal::kNone) return true;
     const absl::Status status = RefusalStatus(refusal);
     const auto message = status.message();
     const int code = HttpStatusOf(status);
-    reply->Complete(code, {{"content-type", "application/json"}},
-                    OpenAiError(code, {message.data(), message.size()},
-                                ErrorReasonName(ErrorReasonOf(status))));
-    context_->live.CountRefused(refusal == LiveCalls::Refusal::kStopped
-                                    ? DispatchOutcome::kShuttingDown
-                                    : DispatchOutcome::kRejected);
+    Answer(
+        path,
+        refusal == LiveCalls::Refusal::kStopped ? DispatchOutcome::kShuttingDown
+                                                : DispatchOutcome::kRejected,
+        code,
+        OpenAiError(code, {message.data(), message.size()}, ErrorReasonName(ErrorReasonOf(status))),
+        reply);
     return false;
+  }
+
+  // Of a request that never was live; counted like those that were.
+  void Answer(std::string_view path, DispatchOutcome outcome, int status, std::string body,
+              ClientReply* reply) {
+    context_->live.CountNeverLive(outcome);
+    context_->observer->OnEnd({.path = path, .model = "", .outcome = outcome, .status = status});
+    reply->Complete(status, {{"content-type", "application/json"}}, std::move(body));
   }
 
   bool ServesOneModel() const {

@@ -31,7 +31,7 @@ void LiveCalls::Leave(uint64_t number, std::optional<DispatchOutcome> outcome) {
   if (calls_.empty()) empty_.NotifyAll();
 }
 
-void LiveCalls::CountRefused(DispatchOutcome outcome) {
+void LiveCalls::CountNeverLive(DispatchOutcome outcome) {
   MutexLock lock(mu_);
   ++figures_.started;
   ++figures_.ended[static_cast<size_t>(outcome)];

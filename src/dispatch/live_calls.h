@@ -32,7 +32,7 @@ class LiveCalls {
   // The last owner may be the caller itself. `outcome` absent: it was no client's request.
   void Leave(uint64_t number, std::optional<DispatchOutcome> outcome);
   // Of a request that did not get in.
-  void CountRefused(DispatchOutcome outcome);
+  void CountNeverLive(DispatchOutcome outcome);
 
   // Nobody gets in any more; waits until all have left, but no longer than `grace`, has the rest
   // end, and waits for that. Not from a call's own event.

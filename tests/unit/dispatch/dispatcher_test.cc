@@ -454,10 +454,43 @@ TEST(DispatcherTest, AnAdaptersNameLeadsToTheWorkersOfItsModel) {
   fleet.ExpectNothingLeft();
 }
 
+TEST(DispatcherTest, WhatIsAnsweredBeforeItIsLiveIsCountedToo) {
+  FleetOptions options;
+  options.dispatch.max_live_requests = 1;
+  DispatchFleet fleet(options);
+  fleet.AddEngine(1);
+  const std::string body = R"({"model":"m","prompt":[1,2,3]})";
+  const auto running = fleet.Send(body);
+  for (const std::string path : {"/v1/completions", "/v1/embeddings"}) {
+    const auto refused = fleet.Send(body, {}, path);
+    EXPECT_EQ(refused->status, 429);
+    EXPECT_NE(refused->body.find("limit_reached"), std::string::npos) << refused->body;
+    ASSERT_FALSE(fleet.observer.ends.empty());
+    EXPECT_EQ(fleet.observer.ends.back().outcome, DispatchOutcome::kRejected);
+    EXPECT_EQ(fleet.observer.ends.back().status, 429);
+  }
+  const auto limited = static_cast<size_t>(ErrorReason::kLimitReached);
+  EXPECT_EQ(fleet.service.Counters().refused[limited], 0u) << "the router was not asked";
+  std::optional<absl::Status> text;
+  fleet.dispatcher.RouteText({.headers = {}, .body = body, .request_id = ""},
+                             [&text](const auto& answer) { text = answer.status(); });
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(fleet.service.Counters().refused[limited], 1u);
+  fleet.link.Run(std::chrono::seconds(1));
+  EXPECT_EQ(running->status, 200);
+  fleet.dispatcher.Stop({});
+  EXPECT_EQ(fleet.Send(body)->status, 503);
+  EXPECT_EQ(fleet.observer.ends.back().outcome, DispatchOutcome::kShuttingDown);
+  EXPECT_EQ(fleet.observer.ends.size(), 4u);
+  fleet.ExpectNothingLeft();
+}
+
 TEST(DispatcherTest, WhereNoModelIsServedTheListIsEmpty) {
   DispatchFleet fleet;
   const auto models = fleet.Send("", {}, "/v1/models", "GET");
   EXPECT_EQ(models->status, 200);
+  EXPECT_EQ(fleet.observer.ends.size(), 1u);
   EXPECT_EQ(models->body, R"({"object":"list","data":[]})");
   fleet.ExpectNothingLeft();
 }
