@@ -25,6 +25,9 @@ std::string OneLine(std::string_view text, char space) {
   return line;
 }
 
+// What a prefill worker says of it another worker would say, too.
+bool IsClientsFault(int status) { return status == 400 || status == 413 || status == 422; }
+
 DispatchFallback FallbackOf(HandshakeProblem problem) {
   switch (problem) {
     case HandshakeProblem::kMissing:
@@ -122,6 +125,7 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
   const bool second = ask_ == Ask::kDecode || ask_ == Ask::kDecodePlain;
   leg.kind = second ? LegKind::kDecode : LegKind::kServe;
   leg.where = where;
+  const bool was_given = handshake.has_value();
   std::shared_ptr<const std::string> body;
   if (handshake && IsUsable(*handshake, where)) {
     body = request_->ConsumerBodyOf(handshake->params);
@@ -134,7 +138,7 @@ void DispatchedRequest::SendServe(const LegTarget& where, std::optional<HeldHand
     if (request_->AsksUsage()) leg.handshake = std::move(handshake);
   } else {
     DropHandshake();
-    if (strict_ && ask_ == Ask::kDecode) {
+    if (strict_ && was_given && ask_ == Ask::kDecode) {
       RefuseClient(MakeError(absl::StatusCode::kUnavailable, ErrorReason::kUnspecified,
                              "what the prefill leg returned cannot be used any more"));
       return;
@@ -301,8 +305,9 @@ void DispatchedRequest::OnProducerFailed(LegResult result, std::string_view deta
     Log(LogLevel::kInfo, "KVMIGRATE: producer dispatch failed", where, why);
   }
   if (kind == LegKind::kPrefill) {
-    if (result == LegResult::kRefused && status == 429) {
-      // The fleet is full; serving it elsewhere would only move the load.
+    // The fleet is full, and serving it elsewhere would only move the load; or nothing else may be
+    // tried, and no router failed.
+    if (result == LegResult::kRefused && (status == 429 || (strict_ && IsClientsFault(status)))) {
       FreeBooking();
       answer_.Pass(std::move(answer));
       End({.outcome = DispatchOutcome::kEngineRefused, .status = status});

@@ -223,8 +223,39 @@ TEST(FaultMatrixTest, UnderStrictDisaggregationAFailedPrefillLegIsTheRequestsErr
     fleet->side.Break(EngineLegKind::kProduce, fault);
     const auto client = fleet->Send(CompletionBody(Ids(kPromptTokens), true));
     fleet->link.Run(seconds(70));
-    EXPECT_EQ(client->status, fault == Fault::k429 ? 429 : 503);
+    // What speaks against the request itself is the worker's to say.
+    EXPECT_EQ(client->status, fault == Fault::k429 ? 429 : fault == Fault::k400 ? 400 : 503);
     EXPECT_EQ(fleet->observer.fallbacks[DispatchFallback::kPrefillFailed], 0);
+    ExpectOneEnd(*fleet, *client);
+  }
+}
+
+TEST(FaultMatrixTest, UnderStrictDisaggregationAFailedConsumerIsReplacedAsOtherwise) {
+  FleetOptions options = QuickOptions();
+  options.router.strict_disaggregation = true;
+  for (const Fault fault : {Fault::k400, Fault::k500, Fault::kRefuse, Fault::kCutBeforeFirstByte}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    const auto fleet = PrefillFleet(options);
+    fleet->side.Break(EngineLegKind::kConsume, fault);
+    const auto client = fleet->Send(CompletionBody(Ids(kPromptTokens), true));
+    fleet->link.Run(seconds(70));
+    EXPECT_EQ(client->status, 200) << client->body;
+    EXPECT_EQ(fleet->observer.fallbacks[DispatchFallback::kConsumerFailed], 1);
+    ExpectOneEnd(*fleet, *client);
+  }
+}
+
+TEST(FaultMatrixTest, UnderStrictDisaggregationTheClientReadsWhatIsWrongWithItsRequest) {
+  FleetOptions options = QuickOptions();
+  options.router.strict_disaggregation = true;
+  for (const EngineLegKind kind : {EngineLegKind::kProduce, EngineLegKind::kConsume}) {
+    const auto fleet = PrefillFleet(options);
+    for (const auto leg : {kind, EngineLegKind::kServe}) fleet->side.Break(leg, Fault::k400, 9);
+    const auto client = fleet->Send(CompletionBody(Ids(kPromptTokens), true));
+    fleet->link.Run(seconds(70));
+    EXPECT_EQ(client->status, 400);
+    EXPECT_NE(client->body.find("of the engine's own words"), std::string::npos) << client->body;
+    EXPECT_EQ(fleet->observer.ends.at(0).outcome, DispatchOutcome::kEngineRefused);
     ExpectOneEnd(*fleet, *client);
   }
 }
