@@ -67,8 +67,8 @@ void AddDoor(std::vector<Option>* table) {
                     "All headers of a request there together, in bytes; beyond: 431."));
   t.push_back(Whole("dispatch-max-connections", "KVROUTER_DISPATCH_MAX_CONNECTIONS",
                     FIELD(http.max_connections), 1, 1'000'000,
-                    "Open connections of clients there; beyond, the one that waits longest for a "
-                    "request makes room."));
+                    "Open connections of clients there; beyond, one that waits for a request makes "
+                    "room."));
   t.push_back(Whole("dispatch-max-buffered-bytes", "KVROUTER_DISPATCH_MAX_BUFFERED_BYTES",
                     FIELD(http.max_buffered_bytes), 1 << 20, kManyBytes,
                     "Bodies of running requests and large answers there together, in bytes; "

@@ -90,8 +90,7 @@ void AddHttpOptions(std::vector<Option>* table) {
                     "All headers of a request together, in bytes; beyond: 431."));
   t.push_back(Whole("http-max-connections", "KVROUTER_HTTP_MAX_CONNECTIONS",
                     KVR_SETTING(http.max_connections), 1, 1'000'000,
-                    "Open HTTP connections; beyond, the one that waits longest for a request makes "
-                    "room."));
+                    "Open HTTP connections; beyond, one that waits for a request makes room."));
   t.push_back(Whole("http-max-header-fields", "KVROUTER_HTTP_MAX_HEADER_FIELDS",
                     KVR_SETTING(http.max_header_fields), 16, 100'000,
                     "Header fields of a request; beyond: 431."));

@@ -19,8 +19,7 @@ HttpConnectionSet::Admission HttpConnectionSet::Admit(std::shared_ptr<HttpConnec
     if (admission.evicted == nullptr) return admission;
   }
   const HttpConnection* key = connection.get();
-  entries_[key] = {.connection = std::move(connection),
-                   .place = waiting_.insert(waiting_.end(), key)};
+  entries_[key] = {.connection = std::move(connection), .place = new_.insert(new_.end(), key)};
   admission.admitted = true;
   return admission;
 }
@@ -31,9 +30,10 @@ std::shared_ptr<HttpConnection> HttpConnectionSet::TakeLongestWaiting() {
 }
 
 std::shared_ptr<HttpConnection> HttpConnectionSet::TakeLongestWaitingLocked() {
-  if (waiting_.empty() || leaving_ >= kMaxLeaving) return nullptr;
-  Entry& longest = entries_[waiting_.front()];
-  waiting_.pop_front();
+  Line& line = new_.size() >= kept_.size() ? new_ : kept_;
+  if (line.empty() || leaving_ >= kMaxLeaving) return nullptr;
+  Entry& longest = entries_[line.front()];
+  line.pop_front();
   longest.place.reset();
   longest.leaving = true;
   ++leaving_;
@@ -45,7 +45,7 @@ void HttpConnectionSet::Remove(const HttpConnection* connection) {
   MutexLock lock(mu_);
   const auto found = entries_.find(connection);
   if (found == entries_.end()) return;
-  if (found->second.place) waiting_.erase(*found->second.place);
+  if (found->second.place) LineOf(found->second).erase(*found->second.place);
   if (found->second.leaving) --leaving_;
   last = std::move(found->second.connection);
   entries_.erase(found);
@@ -56,15 +56,17 @@ void HttpConnectionSet::SetWaiting(const HttpConnection* connection) {
   MutexLock lock(mu_);
   const auto found = entries_.find(connection);
   if (found == entries_.end() || found->second.place || found->second.leaving) return;
-  found->second.place = waiting_.insert(waiting_.end(), connection);
+  Line& line = LineOf(found->second);
+  found->second.place = line.insert(line.end(), connection);
 }
 
 void HttpConnectionSet::SetBusy(const HttpConnection* connection) {
   MutexLock lock(mu_);
   const auto found = entries_.find(connection);
-  if (found == entries_.end() || !found->second.place) return;
-  waiting_.erase(*found->second.place);
+  if (found == entries_.end()) return;
+  if (found->second.place) LineOf(found->second).erase(*found->second.place);
   found->second.place.reset();
+  found->second.asked = true;
 }
 
 std::vector<std::shared_ptr<HttpConnection>> HttpConnectionSet::All() const {

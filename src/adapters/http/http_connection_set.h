@@ -19,9 +19,11 @@ class HttpConnection;
 // The connections of a server and the bound on their number.
 //
 // A connection waits until its next request's head is there: idle, new, or sending its head byte by
-// byte. Waiting ones are expendable, the one that waits longest first: when the bound is reached it
-// is told to go, so that a crowd of clients that keep connections and ask nothing cannot lock
-// others out. Only when all are busy is a new client refused.
+// byte. Waiting ones are expendable: when the bound is reached one is told to go, so that a crowd of
+// clients that keep connections and ask nothing cannot lock others out. Of those that never asked
+// and those that did, it is the longest waiting of the more numerous: a crowd in its handshakes
+// makes room for itself and leaves kept connections alone, unless they are many more. Only when all
+// are busy is a new client refused.
 //
 // Thread safety: thread-safe, one mutex, never held across a call of a connection.
 class HttpConnectionSet {
@@ -51,17 +53,23 @@ class HttpConnectionSet {
   using Line = std::list<const HttpConnection*>;
   struct Entry {
     std::shared_ptr<HttpConnection> connection;
-    std::optional<Line::iterator> place;  // in waiting_
+    bool asked = false;                   // the head of a request came, once at least
+    std::optional<Line::iterator> place;  // in the line of its kind
     bool leaving = false;                 // was told to go
   };
 
+  Line& LineOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return entry.asked ? kept_ : new_;
+  }
   std::shared_ptr<HttpConnection> TakeLongestWaitingLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t max_connections_;
   mutable Mutex mu_;
   CondVar none_left_;
   std::unordered_map<const HttpConnection*, Entry> entries_ ABSL_GUARDED_BY(mu_);
-  Line waiting_ ABSL_GUARDED_BY(mu_);  // longest first
+  // That wait, longest first.
+  Line new_ ABSL_GUARDED_BY(mu_);   // never asked
+  Line kept_ ABSL_GUARDED_BY(mu_);  // did
   size_t leaving_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

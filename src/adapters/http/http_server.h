@@ -80,8 +80,8 @@ struct HttpServerConfig {
   uint64_t max_body_bytes = 64ull << 20;
   uint32_t max_header_bytes = 16384;
   uint32_t max_header_fields = 256;
-  // Beyond it the connection that waits longest for a request makes room; if none waits, the new
-  // one is closed at once.
+  // Beyond it one that waits for a request makes room (http_connection_set.h); if none waits, the
+  // new one is closed at once.
   uint32_t max_connections = 1024;
   // Request bodies and answers of more than kSmallAnswerBytes that all connections hold together;
   // beyond it 503. A body that a handler took along counts until its answer was sent.

@@ -122,6 +122,22 @@ TEST(HttpLimitsTest, LongestWaitingConnectionMakesRoomForANewOne) {
   EXPECT_EQ(server->Counters().connections_refused, 0u);
 }
 
+TEST(HttpLimitsTest, ACrowdThatAsksNothingMakesRoomForItselfAndLeavesKeptConnectionsAlone) {
+  const auto server = StartServer({.max_connections = 6});
+  BlockingClient first(server->Address());
+  BlockingClient second(server->Address());
+  for (BlockingClient* client : {&first, &second}) ASSERT_EQ(client->Get("/").status, 200);
+  std::vector<std::unique_ptr<BlockingClient>> crowd;
+  for (uint64_t i = 1; i <= 20; ++i) {
+    crowd.push_back(std::make_unique<BlockingClient>(server->Address()));
+    ASSERT_TRUE(Eventually([&] { return server->Counters().connections_accepted == 2 + i; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return server->Counters().connections_evicted == 16; }));
+  for (BlockingClient* client : {&first, &second}) EXPECT_EQ(client->Get("/").status, 200);
+  BlockingClient late(server->Address());
+  EXPECT_EQ(late.Get("/").status, 200);
+}
+
 TEST(HttpLimitsTest, SlowHeadersDoNotKeepOthersOut) {
   const auto server = StartServer({.max_connections = 2});
   BlockingClient slow(server->Address());
