@@ -82,7 +82,7 @@ TEST_F(ReplayTurnsTest, StartsAreSpreadOverTheJitter) {
   EXPECT_EQ(first_half + Advance(milliseconds(600)).size(), 500u);
 }
 
-TEST_F(ReplayTurnsTest, RoutersDoNotBeginInStep) {
+TEST_F(ReplayTurnsTest, Row44RoutersDoNotBeginInStep) {
   std::vector<MonotonicTime> starts;
   for (const uint64_t seed : {1u, 2u, 3u, 4u}) {
     ReplayTurns turns({.jitter = milliseconds(1000)}, seed);
