@@ -19,11 +19,11 @@ class HttpConnection;
 // The connections of a server and the bound on their number.
 //
 // A connection waits until its next request's head is there: idle, new, or sending its head byte by
-// byte. Waiting ones are expendable: when the bound is reached one is told to go, so that a crowd of
-// clients that keep connections and ask nothing cannot lock others out. Of those that never asked
-// and those that did, it is the longest waiting of the more numerous: a crowd in its handshakes
-// makes room for itself and leaves kept connections alone, unless they are many more. Only when all
-// are busy is a new client refused.
+// byte. Waiting ones are expendable: when the bound is reached one is told to go, so that a crowd
+// of clients that keep connections and ask nothing cannot lock others out. Of those that never
+// asked and those that did, it is the longest waiting of the more numerous: a crowd in its
+// handshakes makes room for itself and leaves kept connections alone, unless they are many more.
+// Only when all are busy is a new client refused.
 //
 // Thread safety: thread-safe, one mutex, never held across a call of a connection.
 class HttpConnectionSet {
