@@ -142,8 +142,12 @@ struct Router::Impl {
     if (!config.shadow || !IsByCost(placement.reason) || scratch->candidates.seen.size() < 2)
       return;
     const uint64_t number = shadow_number.fetch_add(1, std::memory_order_relaxed);
+    // What holds for every second leg holds under any policy.
+    const ConfigOverride overrides = scratch->candidates.context.decode_pool
+                                         ? DecodeLegOverrides(config, request.overrides)
+                                         : request.overrides;
     decision->shadow =
-        ChooseInShadow(scratch->candidates, placement, ShadowWeights(config, request.overrides),
+        ChooseInShadow(scratch->candidates, placement, ShadowWeights(config, overrides),
                        config.random_seed + number, &scratch->shadow_costs);
   }
 

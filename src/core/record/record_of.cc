@@ -3,8 +3,15 @@
 namespace kvrouter {
 namespace {
 
-OverriddenSettings OverriddenBy(const ConfigOverride& overrides) {
-  return {.overlap_score_credit = overrides.overlap_score_credit.has_value(),
+// The credit of a second leg, which has none whatever the settings (unless disaggregation is
+// conditional, and then it is recorded with what it had).
+bool IsWithoutCredit(const DecisionWeights& weights) {
+  return weights.decode_pool && weights.cost.overlap_score_credit == 0;
+}
+
+OverriddenSettings OverriddenBy(const ConfigOverride& overrides, const DecisionWeights& weights) {
+  return {.overlap_score_credit =
+              overrides.overlap_score_credit.has_value() || IsWithoutCredit(weights),
           .prefill_load_scale = overrides.prefill_load_scale.has_value(),
           .router_temperature = overrides.router_temperature.has_value(),
           .assume_kv_reuse = overrides.assume_kv_reuse.has_value(),
@@ -39,7 +46,7 @@ DecisionRecord RecordOf(const DecisionFacts& facts, const RecordBounds& bounds, 
                         .block_size_tokens = decision.block_size_tokens,
                         .weights = decision.weights,
                         .temperature = decision.temperature,
-                        .overridden = OverriddenBy(facts.request.overrides),
+                        .overridden = OverriddenBy(facts.request.overrides, decision.weights),
                         .candidates = {},
                         .candidate_count = static_cast<uint32_t>(facts.candidates.size()),
                         .reason = decision.reason,

@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "kvrouter/decision_record.h"
 #include "kvrouter/error.h"
 #include "kvrouter/router.h"
 #include "support/core_builders.h"
+#include "support/log_in_memory.h"
 
 namespace kvrouter {
 namespace {
@@ -35,6 +37,13 @@ RouterConfig WithLengthGate(uint64_t min_tokens) {
 void AddFleet(Router& router) {
   for (const uint64_t id : {1, 2}) ASSERT_TRUE(router.UpsertWorker(APrefillWorker(id)).ok());
   for (const uint64_t id : {11, 12}) ASSERT_TRUE(router.UpsertWorker(ADecodeWorker(id)).ok());
+}
+
+RouteRequest ADecodeLeg(const std::vector<TokenId>& tokens) {
+  RouteRequest request = ARequest(tokens);
+  request.phase = RequestPhase::kDecode;
+  request.prefilled_by = Target{WorkerId{1}, 0};
+  return request;
 }
 
 bool IsPrefillWorker(const Target& target) { return static_cast<uint64_t>(target.worker) < 10; }
@@ -370,6 +379,51 @@ TEST(RouterLegsTest, PrefillAndDecodeTargetsAreBoundApart) {
 }
 
 // ---- Migration ----
+
+// ---- A second leg has no credit, whatever the settings ----
+
+// Decode worker 11 holds the prompt and has 4 blocks of other work; 12 is idle.
+RouteDecision DecideDecodeLeg(Router& router, const std::vector<TokenId>& tokens) {
+  AddFleet(router);
+  router.Apply(StoredEvent(tokens, TargetOf(11)));
+  const auto other = TokensFrom(5000, 4 * kBlockSize);
+  EXPECT_TRUE(router.Reserve({.route = ARequest(other), .target = TargetOf(11)}, {}).ok());
+  return Decide(router, ADecodeLeg(tokens));
+}
+
+TEST(SecondLegPolicyTest, AShadowOfTheSameSettingsAgrees) {
+  RouterConfig config;
+  config.shadow = ShadowPolicy{.weights = config.scheduler.weights, .router_temperature = 0};
+  Router router(config, nullptr);
+  const RouteDecision decision = DecideDecodeLeg(router, TokensFrom(0, 10 * kBlockSize));
+  EXPECT_EQ(decision.target, TargetOf(12));
+  ASSERT_TRUE(decision.shadow);
+  EXPECT_TRUE(decision.shadow->agrees);
+  EXPECT_EQ(decision.shadow->shadow_regret_blocks, 0);
+}
+
+TEST(SecondLegPolicyTest, AReplayWithAnotherCreditDoesNotMoveIt) {
+  LogInMemory log({});
+  Router router(RouterConfig{}, nullptr, nullptr, &log);
+  EXPECT_EQ(DecideDecodeLeg(router, TokensFrom(0, 10 * kBlockSize)).target, TargetOf(12));
+  const DecisionRecord record = log.ReadBack().back();
+  for (const double credit : {0.5, 2.0}) {
+    const auto again = Redecide(record, {.overlap_score_credit = credit}, 1);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_FALSE(again->moves) << "credit " << credit;
+  }
+}
+
+TEST(SecondLegPolicyTest, WhereDisaggregationIsConditionalItKeepsItsCredit) {
+  LogInMemory log({});
+  RouterConfig config;
+  config.gate.conditional.enabled = true;
+  Router router(config, nullptr, nullptr, &log);
+  EXPECT_EQ(DecideDecodeLeg(router, TokensFrom(0, 10 * kBlockSize)).target, TargetOf(11));
+  const auto again = Redecide(log.ReadBack().back(), {.overlap_score_credit = 0.1}, 1);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->moves);
+}
 
 class RouterMigrationTest : public ::testing::Test {
  protected:
