@@ -72,7 +72,9 @@ auto ParseYaml(const std::string& text, const std::string& name, Parse parse)
   }
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<std::string> ReadConfigText(const std::string& path) {
   using FileType = std::filesystem::file_type;
   std::error_code unreadable;  // then opening says why
   const FileType type = std::filesystem::status(path, unreadable).type();
@@ -98,14 +100,12 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return text;
 }
 
-}  // namespace
-
 absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name) {
   return ParseYaml(text, name, Parse);
 }
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  KVR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  KVR_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(path));
   return ParseConfigFile(text, path);
 }
 
@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<WorkerSpec>> ParseWorkersFile(const std::string& text
 }
 
 absl::StatusOr<std::vector<WorkerSpec>> ReadWorkersFile(const std::string& path) {
-  KVR_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  KVR_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(path));
   return ParseWorkersFile(text, path);
 }
 

@@ -23,9 +23,11 @@ struct ConfigFile {
 
 inline constexpr size_t kMaxConfigFileBytes = size_t{16} << 20;
 
+// Of regular files (or links to one) of at most kMaxConfigFileBytes.
+absl::StatusOr<std::string> ReadConfigText(const std::string& path);
+
 // Errors name the file and the line. `name` is what they call the file. One YAML document.
 absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& text, const std::string& name);
-// Regular files (or links to one) of at most kMaxConfigFileBytes.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
 
 // A file that lists workers and nothing else: the list `workers` as the config file has it, or that

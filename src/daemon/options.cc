@@ -277,7 +277,12 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   KVR_RETURN_IF_ERROR(FindCluster(environment, out.action, &out.config.kubernetes));
   if (!out.config.policy_file.empty()) {
     out.policy_signature = SignatureOf(out.config.policy_file);
+    KVR_RETURN_IF_ERROR(Validate(out.config.router));  // what is not this file's affair
     KVR_RETURN_IF_ERROR(ReadPolicyFile(out.config.policy_file, &out.config.router.scheduler.queue));
+    if (const absl::Status status = Validate(out.config.router); !status.ok()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "router_policy_config {}: {}", out.config.policy_file, std::string(status.message())));
+    }
   }
   out.config.workers_file.may_be_learned = out.config.introspection.enabled;
   out.config.kubernetes.may_be_learned = out.config.introspection.enabled;

@@ -8,6 +8,8 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -15,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
+#include "daemon/config_file.h"
 
 namespace kvrouter {
 namespace {
@@ -30,8 +33,11 @@ class Keys {
 
   absl::Status CheckOnly(std::initializer_list<std::string_view> known) const {
     if (!map_.IsMap()) return Error(map_, "want a map");
+    std::set<std::string> seen;
     for (const auto& entry : map_) {
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+      if (!seen.insert(key).second)
+        return Error(entry.first, fmt::format("{} is given twice", key));
       bool is_known = false;
       for (const std::string_view name : known) is_known = is_known || name == key;
       if (!is_known) return Error(entry.first, fmt::format("unknown key '{}'", key));
@@ -145,7 +151,10 @@ absl::Status ReadProfiles(const YAML::Node& root, const std::string& path, Queue
     const Keys of_model(entry.second, path);
     KVR_RETURN_IF_ERROR(
         of_model.CheckOnly({"default_policy_family", "uncached_isl_buckets", "policy_classes"}));
-    KVR_ASSIGN_OR_RETURN(config->model_profiles[entry.first.Scalar()], ReadProfile(of_model));
+    const std::string model = entry.first.Scalar();
+    if (config->model_profiles.contains(model))
+      return keys.Error(entry.first, fmt::format("models: {} is given twice", model));
+    KVR_ASSIGN_OR_RETURN(config->model_profiles[model], ReadProfile(of_model));
   }
   if (config->profile || !config->model_profiles.empty()) return absl::OkStatus();
   return keys.Error(root, "neither policy_classes nor models");
@@ -156,8 +165,13 @@ absl::Status ReadProfiles(const YAML::Node& root, const std::string& path, Queue
 absl::Status ReadPolicyFile(const std::string& path, QueueConfig* config) {
   config->profile.reset();
   config->model_profiles.clear();
+  const absl::StatusOr<std::string> text = ReadConfigText(path);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("router_policy_config: {}", std::string(text.status().message())));
+  }
   try {
-    return ReadProfiles(YAML::LoadFile(path), path, config);
+    return ReadProfiles(YAML::Load(*text), path, config);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         fmt::format("router_policy_config {}: {}", path, error.what()));

@@ -17,6 +17,7 @@
 namespace kvrouter {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -428,6 +429,16 @@ TEST(OptionsTest, PolicyFilesThatSayNothingUsefulAreRefusedWithTheirPlace) {
   EXPECT_THAT(error_of("[]\n"), HasSubstr("want a map"));
   EXPECT_THAT(error_of("a: {\n"), HasSubstr("router_policy_config"));
   EXPECT_THAT(ErrorOf({"--router-policy-config", "/nowhere.yaml"}), HasSubstr("/nowhere.yaml"));
+  EXPECT_THAT(ErrorOf({"--router-policy-config", "/dev/zero"}), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of("policy_classes: []\npolicy_classes: []\n"), HasSubstr(":2: "));
+  EXPECT_THAT(error_of("policy_classes: [{name: a, name: b}]\n"), HasSubstr("name is given twice"));
+  EXPECT_THAT(error_of("models: {m: {}, m: {}}\n"), HasSubstr("models: m is given twice"));
+  // Also what is wrong with the classes together is this file's affair, and nothing else is.
+  EXPECT_THAT(error_of("policy_classes: []\n"),
+              AllOf(HasSubstr("router_policy_config"), HasSubstr("must not be empty")));
+  const ConfigOnDisk empty("policy_classes: []\n");
+  EXPECT_THAT(ErrorOf({"--router-policy-config", empty.path(), "--outlier-max-secs=1"}),
+              AllOf(HasSubstr("outlier"), Not(HasSubstr("router_policy_config"))));
 }
 
 TEST(OptionsTest, OverlapSourcesAreSetUnderAllTheirNames) {
