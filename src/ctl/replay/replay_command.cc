@@ -31,6 +31,9 @@ absl::Status AddFile(const std::string& path, ReplayTotals* totals, ReplayOutcom
   if (!file) {
     return absl::NotFoundError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
   }
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown))
+    return absl::InvalidArgumentError(fmt::format("cannot read {}: it is a directory", path));
   DecisionLogReader reader([&file](char* out, size_t bytes) {
     file.read(out, static_cast<std::streamsize>(bytes));
     return static_cast<size_t>(file.gcount());
@@ -45,6 +48,11 @@ absl::Status AddFile(const std::string& path, ReplayTotals* totals, ReplayOutcom
     }
     if (!*record) break;
     totals->Add(**record);
+  }
+  if (file.bad()) {  // it did not end: the rest could not be read
+    outcome->exit_code = 1;
+    outcome->notes += fmt::format("{}: reading failed; the rest of the file is left out\n", path);
+    return absl::OkStatus();
   }
   if (reader.CutOffBytes() > 0) {
     outcome->notes += fmt::format("{}: ends within a record ({} bytes of it are there)\n", path,

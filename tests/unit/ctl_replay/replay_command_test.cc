@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -54,6 +55,13 @@ TEST(ReplayCommandTest, ALogThatIsNotReproducedIsAFailure) {
   const ReplayOutcome outcome = Replayed({.path = folder.File()});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.notes, HasSubstr("1 of 1 decisions were not reproduced"));
+}
+
+TEST(ReplayCommandTest, ADirectoryIsNoLogWithoutDecisions) {
+  const LogFolder folder;
+  std::filesystem::create_directories(folder.File());
+  const auto outcome = Replay({.path = folder.File()});
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("it is a directory"));
 }
 
 TEST(ReplayCommandTest, SaysWhatChangedSettingsWouldMoveAndWhatThatIsWorth) {
