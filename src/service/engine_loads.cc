@@ -20,7 +20,8 @@ EngineLoads::EngineLoads(MonotonicTime stale_after, OnUsedBlocks on_used_blocks)
     : stale_after_(stale_after), on_used_blocks_(std::move(on_used_blocks)) {}
 
 void EngineLoads::Put(const WorkerSpec& worker, const std::map<uint32_t, EngineLoad>& ranks,
-                      EnginePollOutcome outcome, MonotonicTime now) {
+                      EnginePollOutcome outcome, MonotonicTime now,
+                      std::optional<MonotonicTime> believed_for) {
   std::vector<std::pair<Target, std::optional<double>>> told;
   {
     MutexLock lock(mu_);
@@ -30,10 +31,10 @@ void EngineLoads::Put(const WorkerSpec& worker, const std::map<uint32_t, EngineL
       Entry& entry = entries_[target];
       const bool was_known = entry.load && entry.load->used_blocks;
       const bool other_life = entry.incarnation != worker.incarnation;
-      if (other_life) entry = {.incarnation = worker.incarnation, .at = now, .load = std::nullopt};
+      if (other_life) entry = {.incarnation = worker.incarnation, .until = {}, .load = {}};
       const auto rank = ranks.find(target.dp_rank);
       if (rank != ranks.end()) {
-        entry.at = now;
+        entry.until = now + believed_for.value_or(stale_after_);
         entry.load = rank->second;
         if (was_known || entry.load->used_blocks)
           told.emplace_back(target, entry.load->used_blocks);
@@ -67,7 +68,7 @@ void EngineLoads::Expire(MonotonicTime now) {
     MutexLock lock(mu_);
     unknown.swap(forgotten_);
     for (auto& [target, entry] : entries_) {
-      if (!entry.load || now - entry.at < stale_after_) continue;
+      if (!entry.load || now < entry.until) continue;
       if (entry.load->used_blocks) unknown.push_back(target);
       entry.load.reset();
     }

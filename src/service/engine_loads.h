@@ -36,8 +36,8 @@ inline constexpr size_t kEnginePollOutcomeCount = 3;
 std::string_view EnginePollOutcomeName(EnginePollOutcome outcome);  // "ok", "failed", "unreadable"
 
 // Where whoever polls the engines leaves what they say, and metrics and overload read it: the truth
-// that the router's own bookings estimate. A figure is believed for `stale_after`; then it is
-// unknown until the engine answers again.
+// that the router's own bookings estimate. A figure is believed for as long as whoever put it says,
+// else for `stale_after`; then it is unknown until the engine answers again.
 //
 // Thread safety: thread-safe. Bound: the ranks of the workers named in the last Keep, and those put
 // since.
@@ -49,7 +49,8 @@ class EngineLoads {
 
   // What the worker's engine answered, by rank; none for an answer that says nothing of any.
   void Put(const WorkerSpec& worker, const std::map<uint32_t, EngineLoad>& ranks,
-           EnginePollOutcome outcome, MonotonicTime now);
+           EnginePollOutcome outcome, MonotonicTime now,
+           std::optional<MonotonicTime> believed_for = std::nullopt);
   // Forgets everybody else, and other lives; the next Expire tells of it.
   void Keep(const std::vector<WorkerSpec>& workers);
   // Figures that are too old become unknown. Call a few times per second.
@@ -66,7 +67,7 @@ class EngineLoads {
  private:
   struct Entry {
     Incarnation incarnation{};
-    MonotonicTime at{};
+    MonotonicTime until{};  // of load
     std::optional<EngineLoad> load;
   };
 

@@ -193,11 +193,13 @@ void EngineIntrospection::Conclude(const Task& task, const Answer& answer,
   if (task.facts) parts_.sources->Learn(task.id, Learned(answer.facts));
   const std::optional<WorkerSpec> record = parts_.registry->Find(task.id);
   const MonotonicTime now = SteadyClock().Now();
+  int periods = 1;
   {
     MutexLock lock(mu_);
     Engine* const engine = StillThereLocked(task);
     if (engine == nullptr) return;
     ScheduleLocked(task, now, took, engine);
+    periods = engine->periods;
     if (!engine->worker || record != engine->worker) return;
     if (task.facts) {
       const auto messages = event_messages_.find(task.id);
@@ -209,7 +211,7 @@ void EngineIntrospection::Conclude(const Task& task, const Answer& answer,
       parts_.board->Put(task.id, engine->worker->incarnation, signs);
     }
   }
-  if (AsksForLoad()) PutLoad(*record, answer);
+  if (AsksForLoad()) PutLoad(*record, answer, periods);
 }
 
 void EngineIntrospection::ScheduleLocked(const Task& task, MonotonicTime now,
@@ -234,7 +236,9 @@ MonotonicTime EngineIntrospection::JitteredLocked(milliseconds wait) {
                                                              wait_ms + wait_ms / 4)(random_));
 }
 
-void EngineIntrospection::PutLoad(const WorkerSpec& worker, const Answer& answer) {
+// Who is asked less often is believed for longer: else a busy engine, which is slow to answer, would
+// count as idle in between.
+void EngineIntrospection::PutLoad(const WorkerSpec& worker, const Answer& answer, int periods) {
   if (!answer.metrics) {
     parts_.loads->Put(worker, {}, EnginePollOutcome::kFailed, SteadyClock().Now());
     return;
@@ -242,7 +246,7 @@ void EngineIntrospection::PutLoad(const WorkerSpec& worker, const Answer& answer
   const std::map<uint32_t, EngineLoad> ranks = ReadEngineLoads(*answer.metrics, worker);
   parts_.loads->Put(worker, ranks,
                     ranks.empty() ? EnginePollOutcome::kUnreadable : EnginePollOutcome::kOk,
-                    SteadyClock().Now());
+                    SteadyClock().Now(), config_.LoadStaleAfter(periods));
 }
 
 void EngineIntrospection::NoteSignsLocked(const WorkerSpec& worker, const WorkerSigns& before,

@@ -34,8 +34,11 @@ struct IntrospectionConfig {
   // How often each engine is asked for its load, enabled or not; 0: not.
   std::chrono::milliseconds load_period{0};
 
-  // So long an engine's load is believed: a few answers may be missing, and one may be late.
-  std::chrono::milliseconds LoadStaleAfter() const { return 4 * load_period + timeout; }
+  // So long the load of an engine is believed that is asked every so many periods: a few answers may
+  // be missing, and one may be late.
+  std::chrono::milliseconds LoadStaleAfter(int periods = 1) const {
+    return 4 * periods * load_period + timeout;
+  }
 };
 
 // Asks the engines what they are (GET /health, /v1/models, /metrics at the workers' addresses),
@@ -113,7 +116,7 @@ class EngineIntrospection {
   void ScheduleLocked(const Task& task, MonotonicTime now, std::chrono::nanoseconds took,
                       Engine* engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   MonotonicTime JitteredLocked(std::chrono::milliseconds wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void PutLoad(const WorkerSpec& worker, const Answer& answer);
+  void PutLoad(const WorkerSpec& worker, const Answer& answer, int periods);
   bool AsksForLoad() const { return config_.load_period.count() > 0; }
   void NoteSignsLocked(const WorkerSpec& worker, const WorkerSigns& before, const WorkerSigns& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

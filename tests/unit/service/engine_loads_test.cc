@@ -56,6 +56,19 @@ TEST_F(EngineLoadsTest, AFigureIsKnownUntilItIsTooOld) {
   EXPECT_THAT(Told(), IsEmpty()) << "told once";
 }
 
+// An engine that lets us wait is asked less often.
+TEST_F(EngineLoadsTest, AFigureIsKnownForAsLongAsIsSaid) {
+  loads_.Put(AWorker(1), {{0, Using(7)}}, EnginePollOutcome::kOk, seconds(1), seconds(40));
+  loads_.Put(AWorker(1), {}, EnginePollOutcome::kFailed, seconds(20), seconds(1));
+  loads_.Expire(seconds(40));
+  EXPECT_THAT(Listed(), ElementsAre("1.0 7"));
+  loads_.Put(AWorker(1), {{0, Using(8)}}, EnginePollOutcome::kOk, seconds(40));
+  loads_.Expire(seconds(49));
+  EXPECT_THAT(Listed(), ElementsAre("1.0 8"));
+  loads_.Expire(seconds(50));
+  EXPECT_THAT(Listed(), ElementsAre("1.0 unknown"));
+}
+
 TEST_F(EngineLoadsTest, AFailedPollLeavesWhatIsKnownToAge) {
   loads_.Put(AWorker(1), {{0, Using(7)}}, EnginePollOutcome::kOk, seconds(1));
   loads_.Put(AWorker(1), {}, EnginePollOutcome::kFailed, seconds(9));
