@@ -236,8 +236,8 @@ MonotonicTime EngineIntrospection::JitteredLocked(milliseconds wait) {
                                                              wait_ms + wait_ms / 4)(random_));
 }
 
-// Who is asked less often is believed for longer: else a busy engine, which is slow to answer, would
-// count as idle in between.
+// Who is asked less often is believed for longer: else a busy engine, which is slow to answer,
+// would count as idle in between.
 void EngineIntrospection::PutLoad(const WorkerSpec& worker, const Answer& answer, int periods) {
   if (!answer.metrics) {
     parts_.loads->Put(worker, {}, EnginePollOutcome::kFailed, SteadyClock().Now());

@@ -34,8 +34,8 @@ struct IntrospectionConfig {
   // How often each engine is asked for its load, enabled or not; 0: not.
   std::chrono::milliseconds load_period{0};
 
-  // So long the load of an engine is believed that is asked every so many periods: a few answers may
-  // be missing, and one may be late.
+  // So long the load of an engine is believed that is asked every so many periods: a few answers
+  // may be missing, and one may be late.
   std::chrono::milliseconds LoadStaleAfter(int periods = 1) const {
     return 4 * periods * load_period + timeout;
   }
