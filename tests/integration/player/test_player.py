@@ -98,7 +98,7 @@ def row(at_ms, blocks, tail_tokens=0, output=1):
 
 
 # Far enough apart, in real time, for each request to be answered and its blocks to be seen before the next.
-FOLLOWING = [row(0, [1, 2, 3], 2), row(400, [1, 2, 3, 4], 2), row(800, [1, 2, 9], 1), row(1200, [5], 0)]
+FOLLOWING = [row(0, [1, 2, 3], 2), row(2000, [1, 2, 3, 4], 2), row(4000, [1, 2, 9], 1), row(6000, [5], 0)]
 
 
 def test_figures_of_four_requests_in_a_row(fleet):
