@@ -17,6 +17,8 @@ namespace kvrouter {
 
 // Dynamo's names: device, host_pinned, disk, external.
 std::string_view TierName(StorageTier tier);
+// Of such a name; nothing for any other text.
+std::optional<StorageTier> TierOfName(std::string_view name);
 
 struct StoredBlock {
   EngineHash engine_hash{};     // the engine's handle, used by later removals and as parent

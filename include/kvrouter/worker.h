@@ -14,18 +14,12 @@ namespace kvrouter {
 
 enum class WorkerRole : uint8_t { kAggregated, kPrefill, kDecode };
 
-// As APIs, files and pages name it.
-inline std::string_view WorkerRoleName(WorkerRole role) {
-  switch (role) {
-    case WorkerRole::kAggregated:
-      break;
-    case WorkerRole::kPrefill:
-      return "prefill";
-    case WorkerRole::kDecode:
-      return "decode";
-  }
-  return "aggregated";
-}
+// As APIs, files, annotations and pages name it.
+std::string_view WorkerRoleName(WorkerRole role);
+// Of such a name; nothing for any other text.
+std::optional<WorkerRole> WorkerRoleOf(std::string_view name);
+// For whoever refuses another text.
+inline constexpr std::string_view kWorkerRolesWanted = "aggregated, prefill or decode";
 
 // `worker_type` label of Dynamo's metrics: "prefill" or "decode"; an aggregated worker counts as
 // "decode".
@@ -36,27 +30,10 @@ inline std::string_view WorkerTypeLabel(WorkerRole role) {
 // What a worker's KV connector can do for workers that would rather pull blocks than compute them.
 enum class KvRole : uint8_t { kNone, kProducer, kConsumer, kBoth };
 
-// E.g. "producer".
-inline std::string_view KvRoleName(KvRole role) {
-  switch (role) {
-    case KvRole::kNone:
-      break;
-    case KvRole::kProducer:
-      return "producer";
-    case KvRole::kConsumer:
-      return "consumer";
-    case KvRole::kBoth:
-      return "both";
-  }
-  return "none";
-}
-
-// Of such a name; nothing for any other text.
-inline std::optional<KvRole> KvRoleOf(std::string_view name) {
-  for (const KvRole role : {KvRole::kNone, KvRole::kProducer, KvRole::kConsumer, KvRole::kBoth})
-    if (KvRoleName(role) == name) return role;
-  return std::nullopt;
-}
+// E.g. "producer"; as WorkerRoleName and WorkerRoleOf.
+std::string_view KvRoleName(KvRole role);
+std::optional<KvRole> KvRoleOf(std::string_view name);
+inline constexpr std::string_view kKvRolesWanted = "none, producer, consumer or both";
 
 inline bool CanProduce(KvRole role) { return role == KvRole::kProducer || role == KvRole::kBoth; }
 inline bool CanConsume(KvRole role) { return role == KvRole::kConsumer || role == KvRole::kBoth; }

@@ -1,8 +1,46 @@
 #include "kvrouter/config.h"
 #include "kvrouter/decision.h"
 #include "kvrouter/events.h"
+#include "kvrouter/worker.h"
 
 namespace kvrouter {
+namespace {
+
+// The value of the enum's first `count` that has this name.
+template <typename Value>
+std::optional<Value> ValueOf(std::string_view name, std::string_view (*name_of)(Value), int count) {
+  for (int i = 0; i < count; ++i) {
+    if (name_of(static_cast<Value>(i)) == name) return static_cast<Value>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view WorkerRoleName(WorkerRole role) {
+  switch (role) {
+    case WorkerRole::kAggregated: return "aggregated";
+    case WorkerRole::kPrefill: return "prefill";
+    case WorkerRole::kDecode: return "decode";
+  }
+  return "unknown";
+}
+
+std::optional<WorkerRole> WorkerRoleOf(std::string_view name) {
+  return ValueOf(name, WorkerRoleName, 3);
+}
+
+std::string_view KvRoleName(KvRole role) {
+  switch (role) {
+    case KvRole::kNone: return "none";
+    case KvRole::kProducer: return "producer";
+    case KvRole::kConsumer: return "consumer";
+    case KvRole::kBoth: return "both";
+  }
+  return "unknown";
+}
+
+std::optional<KvRole> KvRoleOf(std::string_view name) { return ValueOf(name, KvRoleName, 4); }
 
 std::string_view TierName(StorageTier tier) {
   switch (tier) {
@@ -12,6 +50,10 @@ std::string_view TierName(StorageTier tier) {
     case StorageTier::kExternal: return "external";
   }
   return "unknown";
+}
+
+std::optional<StorageTier> TierOfName(std::string_view name) {
+  return ValueOf(name, TierName, kStorageTierCount);
 }
 
 std::string_view OverlapSourceName(OverlapSource source) {

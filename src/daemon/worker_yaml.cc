@@ -22,17 +22,14 @@ namespace {
 
 absl::StatusOr<WorkerRole> ParseRole(const YAML::Node& node, const Place& place) {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
-  if (text == "aggregated") return WorkerRole::kAggregated;
-  if (text == "prefill") return WorkerRole::kPrefill;
-  if (text == "decode") return WorkerRole::kDecode;
-  return place.Error(fmt::format("role: bad value '{}': want aggregated, prefill or decode", text));
+  if (const auto role = WorkerRoleOf(text)) return *role;
+  return place.Error(fmt::format("role: bad value '{}': want {}", text, kWorkerRolesWanted));
 }
 
 absl::StatusOr<KvRole> ParseKvRole(const YAML::Node& node, const Place& place) {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   if (const auto role = KvRoleOf(text)) return *role;
-  return place.Error(
-      fmt::format("kv_role: bad value '{}': want none, producer, consumer or both", text));
+  return place.Error(fmt::format("kv_role: bad value '{}': want {}", text, kKvRolesWanted));
 }
 
 // Endpoints of one kind: either one base for all ranks or a map by rank.

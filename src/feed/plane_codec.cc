@@ -153,11 +153,7 @@ Domain ReadDomain(MsgpackCursor value) {
 std::optional<StorageTier> ReadTier(MsgpackCursor value) {
   std::string_view text;
   if (!value.ReadString(&text)) return std::nullopt;
-  if (text == "device") return StorageTier::kDevice;
-  if (text == "host_pinned") return StorageTier::kHostPinned;
-  if (text == "disk") return StorageTier::kDisk;
-  if (text == "external") return StorageTier::kExternal;
-  return std::nullopt;
+  return TierOfName(text);
 }
 
 // What is said around the content.

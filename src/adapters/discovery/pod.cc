@@ -115,13 +115,10 @@ void ReadText(const Settings& settings, std::string_view name, std::string* out)
 absl::Status ReadRole(const Settings& settings, WorkerRole* out) {
   const std::string* own = settings.Find("role");
   const std::string role = own != nullptr ? *own : settings.dynamo_role;
-  if (role == "prefill") {
-    *out = WorkerRole::kPrefill;
-  } else if (role == "decode") {
-    *out = WorkerRole::kDecode;
-  } else if (!role.empty() && role != "aggregated") {
-    return Bad("role", role, "aggregated, prefill or decode");
-  }
+  if (role.empty()) return absl::OkStatus();
+  const std::optional<WorkerRole> named = WorkerRoleOf(role);
+  if (!named) return Bad("role", role, kWorkerRolesWanted);
+  *out = *named;
   return absl::OkStatus();
 }
 

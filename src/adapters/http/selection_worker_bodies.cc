@@ -189,13 +189,6 @@ void ReadTraits(Members* members, std::map<std::string, std::string>* traits) {
   }
 }
 
-absl::StatusOr<WorkerRole> ReadRole(std::string_view role) {
-  if (role == "aggregated") return WorkerRole::kAggregated;
-  if (role == "prefill") return WorkerRole::kPrefill;
-  if (role == "decode") return WorkerRole::kDecode;
-  return Invalid(fmt::format("role must be aggregated, prefill or decode, got \"{}\"", role));
-}
-
 // The event fields together say one thing: endpoints by rank.
 void ReadEvents(Members* members, uint32_t dp_start_rank, uint32_t dp_size,
                 std::optional<std::map<uint32_t, EventEndpoints>>* out) {
@@ -245,15 +238,16 @@ void ReadPatchFields(Members* members, const WorkerSpec& current, SelectionWorke
   if (kv_role) {
     spec.kv_role = KvRoleOf(*kv_role);
     if (!spec.kv_role) {
-      members->Fail(Invalid(
-          fmt::format("kv_role must be none, producer, consumer or both, got \"{}\"", *kv_role)));
+      members->Fail(
+          Invalid(fmt::format("kv_role must be {}, got \"{}\"", kKvRolesWanted, *kv_role)));
     }
   }
   members->Text("engine_version", &spec.engine_version);
   if (role) {
-    const absl::StatusOr<WorkerRole> read = ReadRole(*role);
-    if (read.ok()) spec.role = *read;
-    members->Fail(read.status());
+    spec.role = WorkerRoleOf(*role);
+    if (!spec.role) {
+      members->Fail(Invalid(fmt::format("role must be {}, got \"{}\"", kWorkerRolesWanted, *role)));
+    }
   }
   ReadEvents(members, spec.dp_start_rank.value_or(current.dp_start_rank),
              spec.dp_size.value_or(current.dp_size), &spec.events);

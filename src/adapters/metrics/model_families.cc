@@ -38,7 +38,7 @@ std::map<QueueName, QueueFigures> CollectQueues(const std::vector<PartitionSnaps
       // Where nothing ever waits, there is Dynamo's only class, at 0.
       if (partition.queue.empty()) queues[{partition.model_name, role, "default"}];
     }
-    if (first_role.empty()) first_role = "decode";
+    if (first_role.empty()) first_role = WorkerTypeLabel(WorkerRole::kDecode);
     for (const QueueClassSnapshot& queued : partition.queue) {
       QueueFigures& figures = queues[{partition.model_name, first_role, queued.policy_class}];
       figures.waiting += queued.waiting;

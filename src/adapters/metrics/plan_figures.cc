@@ -67,10 +67,11 @@ void ShowSessions(const std::vector<PartitionSnapshot>& partitions, MetricFamili
     out->Open(metric);
     for (const PartitionSnapshot& partition : partitions) {
       if (!IsShown(partition)) continue;
-      for (const auto& [pool, figures] : {std::pair("prefill", &partition.prefill_sessions),
-                                          std::pair("decode", &partition.decode_sessions)}) {
+      for (const auto& [role, figures] :
+           {std::pair(WorkerRole::kPrefill, &partition.prefill_sessions),
+            std::pair(WorkerRole::kDecode, &partition.decode_sessions)}) {
         MetricLabels labels = PartitionLabels(partition);
-        labels.push_back({"worker_type", pool});
+        labels.push_back({"worker_type", std::string(WorkerTypeLabel(role))});
         out->Add(figures->*figure, std::move(labels));
       }
     }

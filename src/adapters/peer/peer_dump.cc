@@ -51,14 +51,6 @@ class Wishes {
   std::map<std::tuple<std::string, uint64_t, uint64_t>, size_t> numbers_;
 };
 
-std::optional<StorageTier> TierOf(std::string_view name) {
-  if (name == "device") return StorageTier::kDevice;
-  if (name == "host_pinned") return StorageTier::kHostPinned;
-  if (name == "disk") return StorageTier::kDisk;
-  if (name == "external") return StorageTier::kExternal;
-  return std::nullopt;
-}
-
 // Unsigned, or the same bits as a signed number.
 std::optional<uint64_t> HashOf(ondemand::value value) {
   uint64_t hash = 0;
@@ -110,7 +102,7 @@ class DumpReader {
     std::string_view text;
     KvEvent out;
     if (event["storage_tier"].get_string().get(text) == simdjson::SUCCESS) {
-      const auto tier = TierOf(text);
+      const auto tier = TierOfName(text);
       if (!tier) return;
       out.tier = *tier;
     }

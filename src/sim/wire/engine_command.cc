@@ -9,7 +9,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "kvrouter/worker.h"
 #include "sim/wire/wire_fleet.h"
 
 namespace kvrouter::sim {
@@ -57,22 +59,20 @@ void DefineModelOptions(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
 }
 
-enum class KvRole { kNone, kProducer, kConsumer, kBoth };
-
 void DefineKvOptions(CLI::App& app, EngineOptions& options) {
   FleetConfig& fleet = options.fleet;
-  const std::map<std::string, KvRole> roles = {{"none", KvRole::kNone},
-                                               {"producer", KvRole::kProducer},
-                                               {"consumer", KvRole::kConsumer},
-                                               {"both", KvRole::kBoth}};
-  app.add_option_function<KvRole>(
+  std::vector<std::string> roles;
+  for (const KvRole role : {KvRole::kNone, KvRole::kProducer, KvRole::kConsumer, KvRole::kBoth})
+    roles.emplace_back(KvRoleName(role));
+  app.add_option_function<std::string>(
          "--kv-role",
-         [&fleet](const KvRole& role) {
-           fleet.kv.producer = role == KvRole::kProducer || role == KvRole::kBoth;
-           fleet.kv.consumer = role == KvRole::kConsumer || role == KvRole::kBoth;
+         [&fleet](const std::string& name) {
+           const KvRole role = kvrouter::KvRoleOf(name).value_or(KvRole::kNone);
+           fleet.kv.producer = CanProduce(role);
+           fleet.kv.consumer = CanConsume(role);
          },
          "whether kv_transfer_params of requests are heeded; needs --service batching")
-      ->transform(CLI::CheckedTransformer(roles));
+      ->check(CLI::IsMember(roles));
   app.add_option("--prefill-engines", fleet.prefill_engines,
                  "the first N engines produce KV only, the others consume it");
   app.add_option("--kv-transfer-us-per-block", options.transfer_us_per_block,
@@ -173,12 +173,15 @@ std::string RoleYaml(const FleetConfig& fleet, uint64_t engine) {
   }
   const KvTransferConfig kv = KvRoleOf(fleet, engine);
   if (fleet.prefill_engines > 0) {
-    yaml += fmt::format("    role: {}\n", engine < fleet.prefill_engines ? "prefill" : "decode");
+    const WorkerRole role =
+        engine < fleet.prefill_engines ? WorkerRole::kPrefill : WorkerRole::kDecode;
+    yaml += fmt::format("    role: {}\n", WorkerRoleName(role));
   }
   if (kv.producer || kv.consumer) {
-    yaml += fmt::format("    kv_role: {}\n", kv.producer && kv.consumer ? "both"
-                                             : kv.producer              ? "producer"
-                                                                        : "consumer");
+    const KvRole role = kv.producer && kv.consumer ? KvRole::kBoth
+                        : kv.producer              ? KvRole::kProducer
+                                                   : KvRole::kConsumer;
+    yaml += fmt::format("    kv_role: {}\n", KvRoleName(role));
   }
   return yaml;
 }
