@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/cli_choice.h"
 #include "ctl/bench/bench_command.h"
 #include "ctl/commands.h"
 #include "ctl/doctor/diagnose.h"
@@ -99,9 +100,9 @@ void DeclareBench(CLI::App* app, Options* options) {
   CLI::App* bench = app->add_subcommand(
       "bench", "load the daemon with requests and show throughput, latencies and errors");
   BenchOptions& b = options->bench;
-  bench->add_option("--call", b.call, "route: unary calls; stream: messages on streams")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, BenchCall>{
-          {"route", BenchCall::kRoute}, {"stream", BenchCall::kStream}}));
+  kvrouter::AddChoice<BenchCall>(bench, "--call", &b.call,
+                                 {{"route", BenchCall::kRoute}, {"stream", BenchCall::kStream}},
+                                 "route: unary calls; stream: messages on streams");
   bench->add_option("--concurrency", b.concurrency, "requests in flight at most")
       ->capture_default_str();
   bench->add_option("--requests", b.requests, "stop after so many");

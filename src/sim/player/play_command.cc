@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cli_choice.h"
 #include "base/status_macros.h"
 #include "client/router_client.h"
 #include "sim/player/play_figures.h"
@@ -54,9 +55,8 @@ void DefineOptions(CLI::App& app, PlayOptions& options) {
                  "tokens per block of the trace and of the engines")
       ->required()
       ->check(CLI::Range(1u, 1u << 20));
-  app.add_option("--policy", options.play.policy,
-                 "kv: the router chooses; round_robin, random: chosen here and pinned")
-      ->transform(CLI::CheckedTransformer(kPolicies));
+  AddChoice(&app, "--policy", &options.play.policy, kPolicies,
+            "kv: the router chooses; round_robin, random: chosen here and pinned");
   app.add_option("--router", options.router_grpc, "gRPC address of kvrouterd")
       ->capture_default_str();
   app.add_option("--router-http", options.router_http, "its HTTP address, for /metrics")

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cli_choice.h"
 #include "kvrouter/worker.h"
 #include "sim/wire/wire_fleet.h"
 
@@ -29,13 +30,11 @@ struct EngineOptions {
 
 void DefineModelOptions(CLI::App& app, EngineOptions& options) {
   EngineConfig& model = options.fleet.model;
-  const std::map<std::string, EngineConfig::Service> services = {
-      {"fifo", EngineConfig::Service::kFifoPrefill},
-      {"batching", EngineConfig::Service::kContinuousBatching}};
-  app.add_option(
-         "--service", model.service,
-         "fifo: one prefill at a time, decode without limit; batching: steps with a token budget")
-      ->transform(CLI::CheckedTransformer(services));
+  using Service = EngineConfig::Service;
+  AddChoice<Service>(
+      &app, "--service", &model.service,
+      {{"fifo", Service::kFifoPrefill}, {"batching", Service::kContinuousBatching}},
+      "fifo: one prefill at a time, decode without limit; batching: steps with a token budget");
   app.add_option("--block-size", model.block_size_tokens, "tokens per KV block")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
@@ -87,14 +86,13 @@ void DefineKvOptions(CLI::App& app, EngineOptions& options) {
                  "real milliseconds that a consumer waits for its source's answer")
       ->check(CLI::Range(int64_t{1}, int64_t{3'600'000}))
       ->capture_default_str();
-  const std::map<std::string, bool> policies = {{"fail", false}, {"recompute", true}};
-  app.add_option("--kv-load-failure-policy", fleet.kv.recompute_on_failure,
-                 "what becomes of a request whose KV cannot be fetched: fail (default), recompute")
-      ->transform(CLI::CheckedTransformer(policies));
-  const std::map<std::string, bool> block_id_forms = {{"flat", false}, {"nested", true}};
-  app.add_option("--kv-block-ids", fleet.kv.nested_block_ids,
-                 "remote_block_ids as one list (flat) or one per group (nested, default)")
-      ->transform(CLI::CheckedTransformer(block_id_forms));
+  AddChoice<bool>(
+      &app, "--kv-load-failure-policy", &fleet.kv.recompute_on_failure,
+      {{"fail", false}, {"recompute", true}},
+      "what becomes of a request whose KV cannot be fetched: fail (default), recompute");
+  AddChoice<bool>(&app, "--kv-block-ids", &fleet.kv.nested_block_ids,
+                  {{"flat", false}, {"nested", true}},
+                  "remote_block_ids as one list (flat) or one per group (nested, default)");
   app.add_option("--kv-compatibility", fleet.kv.compatibility,
                  "engines of different ones do not exchange KV")
       ->capture_default_str();
@@ -104,10 +102,6 @@ void DefineKvOptions(CLI::App& app, EngineOptions& options) {
 
 void DefineWireOptions(CLI::App& app, EngineOptions& options) {
   FleetConfig& fleet = options.fleet;
-  const std::map<std::string, EventForm> event_forms = {{"array", EventForm::kArray},
-                                                        {"map", EventForm::kMap}};
-  const std::map<std::string, ReplayForm> replay_forms = {{"old", ReplayForm::kWithoutTopic},
-                                                          {"new", ReplayForm::kWithTopic}};
   app.add_option("--engines", fleet.engines, "engines in this process")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
@@ -134,12 +128,12 @@ void DefineWireOptions(CLI::App& app, EngineOptions& options) {
   app.add_option("--workers-file", options.workers_file,
                  "YAML file with these engines as kvrouterd's workers 0, 1, ..., for its --config");
   app.add_option("--topic", fleet.events.topic, "first frame of event messages");
-  app.add_option("--event-form", fleet.events.event_form,
-                 "events as array (until mid-2026) or map (default)")
-      ->transform(CLI::CheckedTransformer(event_forms));
-  app.add_option("--replay-form", fleet.events.replay_form,
-                 "replay answers without topic frame (old) or with it (new, default)")
-      ->transform(CLI::CheckedTransformer(replay_forms));
+  AddChoice<EventForm>(&app, "--event-form", &fleet.events.event_form,
+                       {{"array", EventForm::kArray}, {"map", EventForm::kMap}},
+                       "events as array (until mid-2026) or map (default)");
+  AddChoice<ReplayForm>(&app, "--replay-form", &fleet.events.replay_form,
+                        {{"old", ReplayForm::kWithoutTopic}, {"new", ReplayForm::kWithTopic}},
+                        "replay answers without topic frame (old) or with it (new, default)");
   app.add_option("--buffer-batches", fleet.events.buffer_batches, "batches kept for replay")
       ->capture_default_str();
   app.add_option("--lose-live-every", fleet.events.lose_live_every,
