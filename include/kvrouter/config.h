@@ -116,9 +116,13 @@ struct RouterConfig {
   uint32_t max_workers = 4096;     // > 0. Registered workers over all partitions
   // Blocks of one rank on its device, and on one tier below it, of those that engines announce. Who
   // announces more is taken not to announce removals: what was known of the tier is forgotten (with
-  // the device, of all tiers), and it fills again.
+  // the device, of all tiers), and it fills again. Names of a block beyond its first count as
+  // blocks.
   uint32_t max_device_blocks = 16'777'216;      // > 0
   uint32_t max_lower_tier_blocks = 16'777'216;  // > 0
+  // The same of all ranks, tiers and partitions together, counted by rank: what the memory of the
+  // index follows. Router::BoundIndex keeps it.
+  uint64_t max_index_blocks = 1'073'741'824;  // 1..2^40
   std::optional<ShadowPolicy> shadow = std::nullopt;
 
   friend bool operator==(const RouterConfig&, const RouterConfig&) = default;

@@ -85,7 +85,8 @@ enum class ApplyStatus : uint8_t {
   kStaleIncarnation,  // the worker has a newer life
   kUnknownWorker,     // no such worker, or dp_rank outside its range
   // as kParentBlockNotFound, but what this (worker, rank) held was forgotten for
-  // RouterConfig::max_device_blocks and not cleared or replaced since: nothing need be missing
+  // RouterConfig::max_device_blocks or max_index_blocks and not cleared or replaced since: nothing
+  // need be missing
   kParentForgotten,
 };
 inline constexpr int kApplyStatusCount = 7;

@@ -123,6 +123,7 @@ struct PartitionSnapshot {
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
   uint64_t device_forgotten_total = 0;                       // blocks, for max_device_blocks
   uint64_t lower_tier_forgotten_total = 0;                   // blocks, for max_lower_tier_blocks
+  uint64_t whole_forgotten_total = 0;                        // blocks, for max_index_blocks
   uint64_t index_bytes = 0;  // estimate of the memory the index holds
   uint64_t index_nodes = 0;
   uint64_t bookings = 0;
@@ -292,6 +293,11 @@ class Router {
   // Changes nothing (kOk) and is counted where the overlap's source is not kEvents.
   ApplyResult Apply(const KvEvent& event);
 
+  // Keeps what engines announce within max_index_blocks, over all partitions: while it is more, all
+  // that is known of the rank that takes most, in the partition that takes most, is forgotten, and
+  // it fills again. Call a few times per second; costs nothing while the bound is kept.
+  void BoundIndex();
+
   // Forgets the blocks of earlier decisions whose time is over (OverlapSourceConfig). Submit does a
   // part of it; call this a few times per second, too. Costs nothing while none is due.
   void ForgetRouted(MonotonicTime now);
@@ -318,7 +324,8 @@ class Router {
   // INVALID_ARGUMENT as Validate; FAILED_PRECONDITION for differences in all but weights (their
   // credit may not become or cease to be 0), temperature, what is tracked besides output, whether
   // reuse is assumed, overload, queue, ejection, gate (but for local continuations), migration,
-  // strict disaggregation, the source's time-out, decision detail and shadow policy.
+  // strict disaggregation, the source's time-out, decision detail, shadow policy and
+  // max_index_blocks.
   absl::StatusOr<uint64_t> Reconfigure(const RouterConfig& config);
   uint64_t ConfigGeneration() const;
   std::shared_ptr<const RouterConfig> Config() const;  // in force; never null

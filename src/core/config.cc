@@ -134,8 +134,9 @@ absl::Status Validate(const RouterConfig& config) {
       CheckCount("max_workers", config.max_workers, std::numeric_limits<uint32_t>::max()));
   KVR_RETURN_IF_ERROR(CheckCount("max_device_blocks", config.max_device_blocks,
                                  std::numeric_limits<uint32_t>::max()));
-  return CheckCount("max_lower_tier_blocks", config.max_lower_tier_blocks,
-                    std::numeric_limits<uint32_t>::max());
+  KVR_RETURN_IF_ERROR(CheckCount("max_lower_tier_blocks", config.max_lower_tier_blocks,
+                                 std::numeric_limits<uint32_t>::max()));
+  return CheckCount("max_index_blocks", config.max_index_blocks, uint64_t{1} << 40);
 }
 
 }  // namespace kvrouter

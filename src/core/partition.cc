@@ -300,6 +300,7 @@ PartitionSnapshot Partition::Snapshot(const SchedulerConfig& config) const {
           .tier_blocks = stats.tier_blocks,
           .device_forgotten_total = stats.device_forgotten_blocks,
           .lower_tier_forgotten_total = stats.lower_tier_forgotten_blocks,
+          .whole_forgotten_total = stats.whole_forgotten_blocks,
           .index_bytes = stats.bytes,
           .index_nodes = stats.nodes,
           .bookings = load.bookings,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -93,6 +94,12 @@ class Partition {
               std::span<const SequenceHash> sequence_hashes, MonotonicTime now);
   // Forgets some of what such bookings said too long ago; true: there is more.
   bool ForgetRouted(MonotonicTime now) { return routed_ && routed_->ExpireSome(now); }
+
+  // How much of what engines announce is held (BlockIndex::Size), and the target with the largest
+  // part of it; without events nothing is. What is remembered of bookings has a bound of its own.
+  uint64_t IndexSize() const { return source_ == OverlapSource::kEvents ? index_.Size() : 0; }
+  std::optional<Target> LargestTarget() const { return index_.LargestTarget(); }
+  void ForgetBlocks(Target target) { index_.Forget(target); }
 
   // As BlockIndex::FindOverlap, of what targets hold according to all sources.
   void FindOverlap(std::span<const LocalBlockHash> query, std::vector<OverlapMatch>* out,

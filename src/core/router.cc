@@ -299,6 +299,27 @@ void Router::ForgetRouted(MonotonicTime now) {
   }
 }
 
+void Router::BoundIndex() {
+  const uint64_t max_blocks = Config()->max_index_blocks;
+  const auto partitions = impl_->directory.All();
+  for (;;) {
+    uint64_t all = 0;
+    uint64_t most = 0;
+    Partition* largest = nullptr;
+    for (const auto& partition : partitions) {
+      const uint64_t size = partition->IndexSize();
+      all += size;
+      if (size <= most) continue;
+      most = size;
+      largest = partition.get();
+    }
+    if (all <= max_blocks) return;
+    const auto target = largest->LargestTarget();
+    if (!target) return;
+    largest->ForgetBlocks(*target);
+  }
+}
+
 absl::Status Router::UpsertWorker(const WorkerSpec& spec) {
   return impl_->directory.UpsertWorker(spec);
 }

@@ -28,6 +28,7 @@ void TakeChangeable(const RouterConfig& from, RouterConfig* to) {
   to->migration = from.migration;
   to->strict_disaggregation = from.strict_disaggregation;
   to->kv_source_timeout = from.kv_source_timeout;
+  to->max_index_blocks = from.max_index_blocks;
   to->shadow = from.shadow;
 }
 
@@ -48,8 +49,8 @@ absl::StatusOr<uint64_t> RouterSettings::Change(const RouterConfig& config,
   if (same_elsewhere != config) {
     return Refused(
         "only weights, temperature, what is tracked besides output, kv reuse, overload thresholds, "
-        "queue, ejection, the gate, migration, decision detail and the shadow policy can change "
-        "while the router runs");
+        "queue, ejection, the gate, migration, decision detail, the shadow policy and "
+        "max_index_blocks can change while the router runs");
   }
   // Without credit no overlap is looked for: another index.
   const double credit = before->config.scheduler.weights.overlap_score_credit;

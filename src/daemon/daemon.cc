@@ -49,7 +49,8 @@ struct Daemon::Timers {
   WarmStartLog warm_start_log;
   std::string last_reason = "starting";
   std::string last_log_failure;
-  uint64_t forgotten_blocks = 0;
+  uint64_t forgotten_blocks = 0;        // for the bounds of a rank
+  uint64_t whole_forgotten_blocks = 0;  // for the bound of all
 };
 
 Daemon::Daemon(DaemonConfig config, ConfigReloader* reloader)
@@ -339,15 +340,21 @@ void Daemon::LogStateChanges() {
 }
 
 void Daemon::LogForgotten() {
-  uint64_t forgotten_blocks = 0;
-  for (const PartitionSnapshot& partition : router_.Snapshot())
-    forgotten_blocks += partition.device_forgotten_total + partition.lower_tier_forgotten_total;
-  const uint64_t before = std::exchange(timers_state_->forgotten_blocks, forgotten_blocks);
-  if (forgotten_blocks <= before) return;
-  spdlog::warn(
-      "event=blocks_forgotten blocks={} detail=\"a rank announced more than max_device_blocks or "
-      "max_lower_tier_blocks\"",
-      forgotten_blocks - before);
+  uint64_t by_rank = 0;
+  uint64_t by_all = 0;
+  for (const PartitionSnapshot& partition : router_.Snapshot()) {
+    by_rank += partition.device_forgotten_total + partition.lower_tier_forgotten_total;
+    by_all += partition.whole_forgotten_total;
+  }
+  const auto tell = [](uint64_t now, uint64_t* told, std::string_view why) {
+    const uint64_t before = std::exchange(*told, now);
+    if (now > before)
+      spdlog::warn("event=blocks_forgotten blocks={} detail=\"{}\"", now - before, why);
+  };
+  tell(by_rank, &timers_state_->forgotten_blocks,
+       "a rank announced more than max_device_blocks or max_lower_tier_blocks");
+  tell(by_all, &timers_state_->whole_forgotten_blocks,
+       "all ranks together hold more than max_index_blocks: the largest went");
 }
 
 void Daemon::LogDiscovery() {
@@ -370,6 +377,7 @@ void Daemon::RunTimers(const std::stop_token& stop) {
     const MonotonicTime now = clock.Now();
     published_.Tick();
     router_.ForgetRouted(now);
+    router_.BoundIndex();
     engine_loads_.Expire(now);
     service_.PumpWaiting();
     PublishReadiness();

@@ -12,7 +12,7 @@ namespace {
 // dispatch/dispatch_settings.h take over the same), and the log's level. Everything else is in
 // parts that were built from it.
 bool IsReloadable(std::string_view name) {
-  static constexpr std::array<std::string_view, 61> kNames = {
+  static constexpr std::array<std::string_view, 62> kNames = {
       "log-level",
       "router-kv-overlap-score-credit",
       "router-kv-overlap-score-credit-decay",
@@ -56,6 +56,7 @@ bool IsReloadable(std::string_view name) {
       "kv-migration-prefill-tokens-per-s",
       "kv-migration-transfer-us-per-block",
       "kv-source-timeout-ms",
+      "max-index-blocks",
       "dispatch-routing-group",
       "dispatch-total-timeout-secs",
       "dispatch-head-timeout-secs",

@@ -154,6 +154,10 @@ void AddLimitOptions(std::vector<Option>* table) {
             KVR_SETTING(router.max_lower_tier_blocks), 1, kMaxU32,
             "Blocks of a rank on one tier below its device; beyond it the tier is forgotten "
             "and fills again."));
+  t.push_back(Whole("max-index-blocks", "KVROUTER_MAX_INDEX_BLOCKS",
+                    KVR_SETTING(router.max_index_blocks), 1, uint64_t{1} << 40,
+                    "Blocks of all ranks together, on all tiers; beyond it the largest ranks are "
+                    "forgotten and fill again."));
   t.push_back(Whole("max-prompt-tokens", "KVROUTER_MAX_PROMPT_TOKENS",
                     KVR_SETTING(service.max_prompt_tokens), 1, kMaxU32,
                     "Longest prompt, in tokens."));

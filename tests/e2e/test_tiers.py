@@ -7,6 +7,7 @@ import pytest
 from conftest import DEADLINE_S, live_events, router_pb2, wait_for
 from kvrouter.v1 import kv_events_pb2 as pb
 from publisher import Publisher, stored
+from test_doctor import doctor
 from test_kv_events import grpc_dump, published
 from test_selection_api import send
 from test_selection_explained import EXPLAIN
@@ -194,3 +195,22 @@ def test_a_rank_that_never_drops_blocks_is_forgotten_and_not_in_doubt(start, new
     assert metrics.all('kvrouter_feed_degraded', worker_id='1') == degraded
     engine.store([1, 2], range(8))
     wait_for('it fills again', lambda: overlap_of(daemon, range(24)).get((1, 0)) == (2, 0, 0, 0))
+
+
+def test_an_index_over_its_bound_forgets_the_largest_rank_and_the_doctor_says_so(start, new_engine):
+    daemon = start('--max-index-blocks', '6', '--expiry-check-period-ms', '100')
+    small, large = new_engine(), new_engine()
+    for number, engine in enumerate([small, large], start=1):
+        daemon.register(number, events=live_events(engine.endpoint))
+        engine.wait_for_subscriber()
+    small.store([1, 2], range(8))
+    large.store([1, 2, 3, 4], range(16))
+    wait_for('both', lambda: overlap_of(daemon, range(16)) == {(1, 0): (2, 0, 0, 0), (2, 0): (4, 0, 0, 0)})
+    assert daemon.metrics().one('kvrouter_index_whole_forgotten_blocks_total') == 0
+    small.store([3], range(8, 12), parent=2)
+    wait_for('the large one to go', lambda: overlap_of(daemon, range(16)) == {(1, 0): (3, 0, 0, 0)})
+    wait_for('it is counted', lambda: daemon.metrics().one('kvrouter_index_whole_forgotten_blocks_total') == 4)
+    wait_for('a line', lambda: 'event=blocks_forgotten blocks=4 ' in daemon.log.read_text())
+    assert 'index_full' in doctor(daemon, '--skip-workers').stdout
+    large.store([1, 2], range(8))
+    wait_for('it fills again', lambda: overlap_of(daemon, range(16)).get((2, 0)) == (2, 0, 0, 0))

@@ -106,6 +106,7 @@ void ShowPartitions(const std::vector<PartitionSnapshot>& partitions, MetricFami
   show(Metric::kIndexNodes, &PartitionSnapshot::index_nodes);
   show(Metric::kIndexDeviceForgotten, &PartitionSnapshot::device_forgotten_total);
   show(Metric::kIndexLowerTierForgotten, &PartitionSnapshot::lower_tier_forgotten_total);
+  show(Metric::kIndexWholeForgotten, &PartitionSnapshot::whole_forgotten_total);
   out->Open(Metric::kIndexLowerTierBlocks);
   for (const PartitionSnapshot& partition : partitions) {
     if (partition.loads.empty() && partition.bookings == 0) continue;

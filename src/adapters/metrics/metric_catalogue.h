@@ -137,6 +137,7 @@ enum class Metric : uint8_t {
   kIndexLowerTierBlocks,
   kIndexDeviceForgotten,
   kIndexLowerTierForgotten,
+  kIndexWholeForgotten,
   kIndexBytes,
   kIndexNodes,
   kOverlapSource,

@@ -42,6 +42,37 @@ uint64_t BlockHoldings::BlocksAndNamesOf(uint32_t device_slot, StorageTier tier)
   return BlocksOf(device_slot, tier) + (slot == kNoId ? 0 : holders_[slot].surplus_names);
 }
 
+uint64_t BlockHoldings::size() const {
+  uint64_t pairs = surplus_names_;
+  for (size_t tier = 0; tier < kStorageTierCount; ++tier)
+    pairs += held_blocks_[tier] + staged_blocks_[tier];
+  return detached_slots_ > 0 ? pairs : std::max<uint64_t>(pairs, tree_.blocks().size());
+}
+
+std::optional<Target> BlockHoldings::LargestTarget() const {
+  const auto all_of = [&](uint32_t device_slot) {
+    uint64_t sum = 0;
+    for (size_t tier = 0; device_slot != kNoId && tier < kStorageTierCount; ++tier)
+      sum += BlocksAndNamesOf(device_slot, static_cast<StorageTier>(tier));
+    return sum;
+  };
+  std::optional<Target> largest;
+  uint64_t most = 0;
+  const auto look = [&](Target target, uint64_t size) {
+    if (size <= most) return;
+    most = size;
+    largest = target;
+  };
+  for (const uint32_t slot : holders_.in_target_order()) {
+    const Target target = holders_[slot].target;
+    look(target, all_of(slot) + all_of(holders_.Find(target, /*staged=*/true)));
+  }
+  for (const auto& [target, slot] : holders_.staged()) {
+    if (holders_.Find(target) == kNoId) look(target, all_of(slot));
+  }
+  return largest;
+}
+
 LooseBlocks* BlockHoldings::LooseOf(uint32_t slot) const {
   return holders_[holders_.owners()[slot].device_slot].loose.get();
 }
@@ -111,6 +142,7 @@ void BlockHoldings::RemoveName(uint32_t slot, BlockName name, const NamedBlock& 
         extra != holder.extra_names.end()) {
       if (--extra->second == 0) holder.extra_names.erase(extra);
       --holder.surplus_names;
+      --surplus_names_;
       ShrinkIfSparse(holder.extra_names);
       if (named.naming == Naming::kShared) tree_.Hold(slot, {&named.block, 1}, Naming::kOwn);
       return;
@@ -169,11 +201,12 @@ BlockHoldings::Detached BlockHoldings::Detach(Target target, bool staged) {
 }
 
 void BlockHoldings::BeginRelease(uint32_t slot) {
+  ++detached_slots_;
   Holder& holder = holders_[slot];
   holder.own_names.Clear();
   holder.extra_stores = {};
   holder.extra_names = {};
-  holder.surplus_names = 0;
+  surplus_names_ -= std::exchange(holder.surplus_names, 0);
   holder.to_release.assign(holder.run_starts.begin(), holder.run_starts.end());
 }
 
@@ -203,6 +236,14 @@ BlockHoldings::Detached BlockHoldings::ForgetOverfull(const Holding& of) {
   }
   holders_.DetachTier(device_slot, of.tier);
   BeginRelease(slot);
+  return detached;
+}
+
+BlockHoldings::Detached BlockHoldings::Forget(Target target, bool staged) {
+  if (holders_.Find(target, staged) == kNoId) return {};
+  const Detached detached = Detach(target, staged);
+  forgotten_.emplace(target, staged);
+  whole_forgotten_blocks_ += detached.blocks;
   return detached;
 }
 
@@ -242,6 +283,7 @@ bool BlockHoldings::Sweep(uint32_t slot) {
   holder.held_blocks -= released;
   if (!holder.to_release.empty()) return true;
   holders_.Release(slot);
+  --detached_slots_;
   return false;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -63,6 +64,14 @@ class BlockHoldings {
   // If the tier holds more than its bound, it holds nothing from now on, and if it is the device,
   // no tier of the target does; as Detach.
   Detached ForgetOverfull(const Holding& of);
+  // Whatever the bounds: the target holds nothing from now on, or has nothing staged; as Detach.
+  Detached Forget(Target target, bool staged);
+  // The one that takes most memory, staged state included; absent: nobody holds anything.
+  std::optional<Target> LargestTarget() const;
+  // What memory follows: (target, block) pairs and their surplus names, held or staged, or the
+  // positions of the tree, if these are more and will stay: not while detached slots wait for
+  // Sweep.
+  uint64_t size() const;
   // What is staged becomes what is held. REQUIRES: Detach(target).
   void Promote(Target target);
   // Releases some of the blocks of a detached slot; false when it was the last step.
@@ -76,6 +85,8 @@ class BlockHoldings {
   // By ForgetOverfull, ever: because of the device, and because of a tier below it.
   uint64_t device_forgotten_blocks() const { return device_forgotten_blocks_; }
   uint64_t lower_tier_forgotten_blocks() const { return lower_tier_forgotten_blocks_; }
+  // By Forget, ever.
+  uint64_t whole_forgotten_blocks() const { return whole_forgotten_blocks_; }
   size_t bytes() const { return tree_.bytes() + holders_.bytes(); }
 
   struct NamedBlock {
@@ -131,13 +142,16 @@ class BlockHoldings {
   // By tier; loose ones, too.
   std::array<uint64_t, kStorageTierCount> held_blocks_ = {};
   std::array<uint64_t, kStorageTierCount> staged_blocks_ = {};
+  uint64_t surplus_names_ = 0;   // of all targets, held or staged
+  uint32_t detached_slots_ = 0;  // and not released yet
 
   const Bounds bounds_ = {};
-  // Targets, with whether staged, whose device was forgotten since they were last detached: a
+  // Targets, with whether staged, that were forgotten since they were last detached: a
   // parent that they name need not have been missed.
   std::set<std::pair<Target, bool>> forgotten_;
   uint64_t device_forgotten_blocks_ = 0;
   uint64_t lower_tier_forgotten_blocks_ = 0;
+  uint64_t whole_forgotten_blocks_ = 0;
 
   // Scratch of one event: per block of the event its name, its position's block and what to do.
   DuplicateFinder duplicates_;

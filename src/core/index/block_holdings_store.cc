@@ -226,6 +226,7 @@ void BlockHoldings::CommitStore(uint32_t slot, uint32_t previous, StoreCounting 
     } else if (plan_[i].before != Naming::kNone) {
       ++holder.extra_names[path_[i]];
       ++holder.surplus_names;
+      ++surplus_names_;
     } else {
       ++stored;
       continue;

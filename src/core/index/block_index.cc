@@ -128,6 +128,29 @@ ApplyResult BlockIndex::Clear(Target target, Staging staging) {
   return result;
 }
 
+uint64_t BlockIndex::Size() const {
+  ReaderLock lock(mu_);
+  return holdings_->size();
+}
+
+std::optional<Target> BlockIndex::LargestTarget() const {
+  ReaderLock lock(mu_);
+  return holdings_->LargestTarget();
+}
+
+uint64_t BlockIndex::Forget(Target target) {
+  BlockHoldings::Detached held;
+  BlockHoldings::Detached staged;
+  {
+    WriterLock lock(mu_);
+    staged = holdings_->Forget(target, /*staged=*/true);
+    held = holdings_->Forget(target, /*staged=*/false);
+  }
+  Sweep(staged.slots);
+  Sweep(held.slots);
+  return held.blocks + staged.blocks;
+}
+
 void BlockIndex::Sweep(const SlotsByTier& slots) {
   for (const uint32_t slot : slots) {
     for (bool more = slot != kNoId; more;) {
@@ -239,6 +262,7 @@ BlockIndexStats BlockIndex::Stats() const {
                         .bytes = HeapBytes(sizeof(BlockHoldings)) + holdings_->bytes()};
   stats.lower_tier_forgotten_blocks = holdings_->lower_tier_forgotten_blocks();
   stats.device_forgotten_blocks = holdings_->device_forgotten_blocks();
+  stats.whole_forgotten_blocks = holdings_->whole_forgotten_blocks();
   for (size_t tier = 0; tier < kStorageTierCount; ++tier)
     stats.tier_blocks[tier] = holdings_->HeldBlocks(static_cast<StorageTier>(tier));
   return stats;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -48,6 +49,7 @@ struct BlockIndexStats {
   std::array<uint64_t, kStorageTierCount> tier_blocks = {};  // the same of each tier
   uint64_t device_forgotten_blocks = 0;                      // for BlockIndexLimits, ever
   uint64_t lower_tier_forgotten_blocks = 0;                  // the same
+  uint64_t whole_forgotten_blocks = 0;                       // by Forget, ever
   uint64_t nodes = 0;                                        // edges of the tree
   uint64_t bytes = 0;  // heap memory: all containers by capacity, with the allocator's rounding
 };
@@ -124,6 +126,15 @@ class BlockIndex {
 
   // With what it has staged. Unknown targets are fine.
   void RemoveTarget(Target target);
+
+  // What memory follows: pairs of target and name of a block, held or staged, on all tiers, or the
+  // positions in the tree, if these are more. Cheap.
+  uint64_t Size() const;
+  // The target with the largest part of it; absent: nobody holds anything.
+  std::optional<Target> LargestTarget() const;
+  // Like RemoveTarget, for room: stores behind what is gone are kParentForgotten until the target
+  // is cleared. Returns how many blocks went.
+  uint64_t Forget(Target target);
 
   // Replaces `out`: the targets that hold the first block of `query` on the device, in ascending
   // order.

@@ -79,6 +79,8 @@ class HolderTable {
   std::span<const SlotOwner> owners() const { return owners_; }
   // Device slots that lookups see in ascending order of target.
   std::span<const uint32_t> in_target_order() const { return in_target_order_; }
+  // Device slots of staged states, by target.
+  const absl::flat_hash_map<Target, uint32_t>& staged() const { return staged_slots_; }
   // Slots are smaller than this.
   size_t slot_bound() const { return holders_.size(); }
   size_t bytes() const;

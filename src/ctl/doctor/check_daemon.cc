@@ -70,8 +70,8 @@ void CheckMemory(const Observations& seen, std::vector<Finding>* out) {
                     "the daemon holds much memory",
                     {{"process_resident_memory_bytes", Figure(resident), Figure(kMuchBytes)},
                      {"kvrouter_index_bytes", Figure(index), "-"}},
-                    "compare with the container's limit; fewer workers per router, or "
-                    "decision_ring_bytes and selection_cache_max_bytes"});
+                    "compare with the container's limit; max_index_blocks, fewer workers per "
+                    "router, or decision_ring_bytes and selection_cache_max_bytes"});
   }
   for (const char* what :
        {"kvrouter_http_buffers_full_total", "kvrouter_http_connections_refused_total",
@@ -104,7 +104,11 @@ void CheckForgotten(const Observations& seen, std::vector<Finding>* out) {
        "tiers below a device outgrew max_lower_tier_blocks and were forgotten until they fill "
        "again",
        "some connectors never announce removals: it goes on by itself; else raise "
-       "max_lower_tier_blocks"}};
+       "max_lower_tier_blocks"},
+      {"kvrouter_index_whole_forgotten_blocks_total", "index_full",
+       "all ranks together outgrew max_index_blocks and the largest were forgotten: their hits are "
+       "unknown until they fill again",
+       "raise max_index_blocks and the container's memory with it, or fewer workers per router"}};
   for (const Bound& bound : kBounds) {
     const double blocks = Total(seen.recent, bound.counter);
     if (blocks <= 0) continue;

@@ -74,6 +74,7 @@ TEST(ConfigTest, RangesOfTheRest) {
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_workers = 0; }), "");
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_device_blocks = 0; }), "");
   EXPECT_NE(refusal([](RouterConfig& c) { c.max_lower_tier_blocks = 0; }), "");
+  EXPECT_NE(refusal([](RouterConfig& c) { c.max_index_blocks = 0; }), "");
 }
 
 TEST(ConfigTest, OutputBlocksNeedActiveBlocks) {

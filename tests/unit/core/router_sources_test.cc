@@ -82,9 +82,11 @@ TEST_F(RouterSourcesTest, AdviceIsNotRemembered) {
 TEST_F(RouterSourcesTest, WhatIsRememberedOfBookingsHasItsOwnBound) {
   for (RouterConfig config : {Approximate(), Predicting()}) {
     config.max_device_blocks = 2;
+    config.max_index_blocks = 2;
     Router router(config, nullptr);
     AddWorkers(&router, 1);
     Decide(router, ARequest(tokens_), seconds(1));
+    router.BoundIndex();
     EXPECT_EQ(Decide(router, ARequest(tokens_), milliseconds(1500)).overlap_blocks, 4u);
     EXPECT_EQ(router.Snapshot()[0].device_forgotten_total, 0u);
   }

@@ -245,6 +245,51 @@ TEST_F(RouterTiersTest, DeviceBeyondItsBoundIsForgottenCountedAndFillsAgain) {
             ApplyStatus::kParentBlockNotFound);
 }
 
+TEST_F(RouterTiersTest, TheLargestRanksAreForgottenUntilAllTogetherKeepTheirBound) {
+  RouterConfig config;
+  config.max_index_blocks = 15;
+  Router router(config, nullptr);
+  constexpr StorageTier kDevice = StorageTier::kDevice;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    WorkerSpec spec = AWorker(id);
+    if (id == 3) spec.model_name = "another";
+    ASSERT_TRUE(router.UpsertWorker(spec).ok());
+  }
+  router.Apply(StoredOn(kDevice, tokens_, 0, 4, TargetOf(1)));
+  router.Apply(StoredOn(kDevice, tokens_, 0, 3, TargetOf(2)));
+  router.Apply(StoredOn(kHost, tokens_, 0, 3, TargetOf(2)));
+  router.Apply(StoredOn(kDevice, tokens_, 0, 5, TargetOf(3)));
+  const auto held = [&] {
+    std::vector<uint64_t> blocks;
+    for (const PartitionSnapshot& partition : router.Snapshot()) {
+      for (const TargetLoad& load : partition.loads) blocks.push_back(load.index_blocks);
+    }
+    return blocks;
+  };
+  router.BoundIndex();
+  EXPECT_EQ(held(), (std::vector<uint64_t>{4, 3, 5})) << "at the bound";
+  router.Apply(StoredOn(kDevice, tokens_, 5, 6, TargetOf(3)));
+  EXPECT_EQ(held(), (std::vector<uint64_t>{4, 3, 6}));
+  router.BoundIndex();
+  EXPECT_EQ(held(), (std::vector<uint64_t>{4, 0, 6}))
+      << "with its host it was the largest of the partition that takes most";
+  EXPECT_EQ(router.Snapshot().at(0).whole_forgotten_total, 6u);
+  EXPECT_EQ(router.Snapshot().at(1).whole_forgotten_total, 0u);
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 3, 4, TargetOf(2))).status,
+            ApplyStatus::kParentForgotten)
+      << "nobody need recover it";
+  EXPECT_EQ(router.Apply(StoredOn(kDevice, tokens_, 0, 2, TargetOf(2))).status, ApplyStatus::kOk);
+  // Lower from now on: one after the other, largest first.
+  config.max_index_blocks = 4;
+  ASSERT_TRUE(router.Reconfigure(config).ok());
+  router.BoundIndex();
+  EXPECT_EQ(held(), (std::vector<uint64_t>{0, 2, 0}));
+  config.max_index_blocks = 1;
+  ASSERT_TRUE(router.Reconfigure(config).ok());
+  router.BoundIndex();
+  EXPECT_EQ(held(), (std::vector<uint64_t>{0, 0, 0}));
+}
+
 TEST_F(RouterTiersTest, DumpAndSaveCarryTheTiers) {
   AddWorkers(2);
   FillFirst();

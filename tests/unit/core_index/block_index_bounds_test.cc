@@ -9,9 +9,11 @@
 namespace kvrouter {
 namespace {
 
-KvEvent StoredAs(uint64_t engine_hash, Target target, StorageTier tier) {
+KvEvent StoredAs(uint64_t engine_hash, Target target, StorageTier tier = StorageTier::kDevice,
+                 Staging staging = Staging::kNone) {
   return {.target = target,
           .tier = tier,
+          .staging = staging,
           .data = Stored{.parent = std::nullopt,
                          .blocks = {{EngineHash{engine_hash}, LocalBlockHash{7}}}}};
 }
@@ -39,6 +41,41 @@ TEST(BlockIndexBoundsTest, NamesOfABlockBeyondTheFirstCountAsBlocks) {
     }
     EXPECT_EQ(index.HolderBlocks(target, tier), 1u) << "three names, never more than four";
   }
+}
+
+TEST(BlockIndexBoundsTest, SizeCountsEveryHolderTierNameAndStagedState) {
+  IndexDriver d;
+  const Target first = IndexDriver::TargetOf(1);
+  EXPECT_EQ(d.index.Size(), 0u);
+  EXPECT_EQ(d.index.LargestTarget(), std::nullopt);
+  d.Store(1, 0, "abc");
+  d.Store(2, 0, "abcd");
+  EXPECT_EQ(d.index.Size(), 7u) << "shared positions, two holders";
+  EXPECT_EQ(d.index.LargestTarget(), IndexDriver::TargetOf(2));
+  d.index.Apply(StoredAs(1, first, StorageTier::kDevice, Staging::kStaged));
+  d.index.Apply(StoredAs(1, first, StorageTier::kHostPinned));
+  d.index.Apply(StoredAs(2, first, StorageTier::kHostPinned));
+  EXPECT_EQ(d.index.Size(), 10u) << "a second name, too";
+  EXPECT_EQ(d.index.LargestTarget(), first);
+  d.Remove(2, "abc");
+  EXPECT_EQ(d.index.Size(), 7u);
+  EXPECT_EQ(d.index.Forget(first), 5u) << "held and staged";
+  EXPECT_EQ(d.index.Size(), 4u) << "one block, and the positions before it";
+  EXPECT_EQ(d.index.Stats().whole_forgotten_blocks, 5u);
+  EXPECT_EQ(d.index.Forget(first), 0u) << "nothing is there any more";
+  d.index.CheckInvariants();
+}
+
+TEST(BlockIndexBoundsTest, WhoHasOnlyStagedStateCanBeTheLargestAndIsForgotten) {
+  BlockIndex index;
+  const Target target = IndexDriver::TargetOf(3);
+  index.Apply(StoredAs(1, target, StorageTier::kDevice, Staging::kStaged));
+  EXPECT_EQ(index.LargestTarget(), target);
+  EXPECT_EQ(index.Forget(target), 1u);
+  EXPECT_EQ(index.LargestTarget(), std::nullopt);
+  KvEvent next = StoredAs(2, target, StorageTier::kDevice, Staging::kStaged);
+  std::get<Stored>(next.data).parent = EngineHash{1};
+  EXPECT_EQ(index.Apply(next).status, ApplyStatus::kParentForgotten);
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ std::vector<Trouble> Troubles() {
       Counted("http_limits_hit", warning, "kvrouter_http_connections_evicted_total", 1),
       Counted("rank_forgotten", warning, "kvrouter_index_device_forgotten_blocks_total", 1),
       Counted("tier_forgotten", warning, "kvrouter_index_lower_tier_forgotten_blocks_total", 1),
+      Counted("index_full", warning, "kvrouter_index_whole_forgotten_blocks_total", 1),
       Counted("http_timeouts", note, "kvrouter_http_timeouts_total", 1, {{"phase", "body"}}),
       Counted("snapshot_stale", note, "kvrouter_snapshot_age_seconds", 3601),
       Counted("snapshot_not_written", warning, "kvrouter_snapshot_writes_total", 1,

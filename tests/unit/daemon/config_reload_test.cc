@@ -176,6 +176,7 @@ TEST(PlanReloadTest, TableAndPartsAgreeOnWhatCanChange) {
       {"kv_migration_prefill_tokens_per_s", "7"},
       {"kv_migration_transfer_us_per_block", "7"},
       {"kv_source_timeout_ms", "7"},
+      {"max_index_blocks", "7"},
       {"dispatch_routing_group", "other"},
       {"dispatch_total_timeout_secs", "7"},
       {"dispatch_head_timeout_secs", "7"},

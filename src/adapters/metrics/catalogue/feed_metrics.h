@@ -26,7 +26,8 @@ inline constexpr auto kCacheEventMetrics = std::to_array<MetricInfo>({
 {.metric = Metric::kOrphanBlocks, .name = "kvrouter_orphan_blocks_total", .type = kCounter,
  .unit = "blocks", .weighting = kEach, .origin = kOurs,
  .meaning = "Blocks of stores whose parent block was unknown, so that they could not be placed; "
-            "not those behind what was forgotten for max_device_blocks (status parent_forgotten).",
+            "not those behind what was forgotten for max_device_blocks or max_index_blocks (status "
+            "parent_forgotten).",
  .moves = "With every such store."},
 
 {.metric = Metric::kZmqIngressBatches,

@@ -101,6 +101,12 @@ inline constexpr auto kPartitionMetrics = std::to_array<MetricInfo>({
  .meaning = "Blocks below a device that were forgotten because a rank announced more than "
             "max_lower_tier_blocks on one tier.",
  .moves = "When a tier of a rank grows beyond the bound, by all that was known of it."},
+{.metric = Metric::kIndexWholeForgotten,
+ .name = "kvrouter_index_whole_forgotten_blocks_total", .type = kCounter,
+ .labels = kPartitionLabels, .unit = "blocks", .weighting = kEach, .origin = kOurs,
+ .meaning = "Blocks of the largest ranks that were forgotten, on all tiers, because all ranks "
+            "together held more than max_index_blocks.",
+ .moves = "Rank by rank until the bound is kept, by all that was known of each."},
 {.metric = Metric::kIndexBytes, .name = "kvrouter_index_bytes", .type = kGauge,
  .labels = kPartitionLabels, .unit = "bytes", .weighting = kLevel, .origin = kOurs,
  .meaning = "Estimated memory of the index.",
