@@ -8,7 +8,7 @@ namespace {
 
 using Type = MsgpackCursor::Type;
 
-enum class EventResult : uint8_t { kDecoded, kMalformed, kUnknownTag, kNothing };
+enum class EventResult : uint8_t { kDecoded, kMalformed, kLostRemoval, kUnknownTag, kNothing };
 
 // The tag of a map event; keys may come in any order.
 bool FindTag(MsgpackCursor cursor, uint32_t pairs, std::string_view* tag) {
@@ -31,11 +31,16 @@ std::optional<RawKind> KindOf(std::string_view tag) {
   return std::nullopt;
 }
 
+EventResult Malformed(std::optional<RawKind> kind) {
+  const bool removes = kind == RawKind::kRemoved || kind == RawKind::kCleared;
+  return removes ? EventResult::kLostRemoval : EventResult::kMalformed;
+}
+
 EventResult DecodeKnown(std::string_view tag, EventFields* fields, RawEvent* event) {
   const std::optional<RawKind> kind = KindOf(tag);
   if (!kind) return tag == "Ignored" ? EventResult::kNothing : EventResult::kUnknownTag;
   event->kind = *kind;
-  return fields->Finish() ? EventResult::kDecoded : EventResult::kMalformed;
+  return fields->Finish() ? EventResult::kDecoded : Malformed(kind);
 }
 
 EventResult DecodeArrayEvent(MsgpackCursor* cursor, RawBatch* batch, RawEvent* event) {
@@ -46,7 +51,7 @@ EventResult DecodeArrayEvent(MsgpackCursor* cursor, RawBatch* batch, RawEvent* e
   const std::optional<RawKind> kind = KindOf(tag);
   EventFields fields(kind, batch, event);
   for (uint32_t i = 1; i < items; ++i) {
-    if (!fields.ReadPositional(i, cursor)) return EventResult::kMalformed;
+    if (!fields.ReadPositional(i, cursor)) return Malformed(kind);
   }
   return DecodeKnown(tag, &fields, event);
 }
@@ -55,12 +60,13 @@ EventResult DecodeMapEvent(MsgpackCursor* cursor, RawBatch* batch, RawEvent* eve
   uint32_t pairs = 0;
   std::string_view tag;
   if (!cursor->ReadMap(&pairs) || !FindTag(*cursor, pairs, &tag)) return EventResult::kMalformed;
-  EventFields fields(KindOf(tag), batch, event);
+  const std::optional<RawKind> kind = KindOf(tag);
+  EventFields fields(kind, batch, event);
   for (uint32_t i = 0; i < pairs; ++i) {
     std::string_view key;
     const bool named = cursor->ReadString(&key);
-    if (!named && !cursor->Skip()) return EventResult::kMalformed;
-    if (!(named ? fields.ReadNamed(key, cursor) : cursor->Skip())) return EventResult::kMalformed;
+    if (!named && !cursor->Skip()) return Malformed(kind);
+    if (!(named ? fields.ReadNamed(key, cursor) : cursor->Skip())) return Malformed(kind);
   }
   return DecodeKnown(tag, &fields, event);
 }
@@ -88,7 +94,9 @@ bool DecodeEvent(MsgpackCursor* cursor, RawBatch* batch) {
   batch->tokens.resize(tokens_before);
   batch->items.resize(items_before);
   if (!cursor->Skip()) return false;
-  if (result == EventResult::kMalformed) CountSkip(SkipReason::kBadEvent, &batch->skipped);
+  if (result == EventResult::kLostRemoval) ++batch->lost_removals;
+  if (result == EventResult::kMalformed || result == EventResult::kLostRemoval)
+    CountSkip(SkipReason::kBadEvent, &batch->skipped);
   if (result == EventResult::kUnknownTag) CountSkip(SkipReason::kUnknownTag, &batch->skipped);
   return true;
 }
@@ -160,6 +168,7 @@ void Reset(RawBatch* batch) {
   batch->tokens.clear();
   batch->items.clear();
   batch->skipped.fill(0);
+  batch->lost_removals = 0;
 }
 
 }  // namespace

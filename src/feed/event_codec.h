@@ -78,6 +78,8 @@ struct RawBatch {
   std::vector<LocalBlockHash> local_hashes;  // msgpack has none
   std::vector<BlockItem> items;
   SkipCounts skipped{};  // events left out: kBadEvent, kUnknownTag
+  // Of the bad ones, those that took blocks away: which ones is not known.
+  uint32_t lost_removals = 0;
 
   std::span<const uint64_t> Hashes(const RawEvent& event) const {
     return std::span(hashes).subspan(event.hashes.begin, event.hashes.count);

@@ -14,7 +14,8 @@ enum class FeedState : uint8_t {
   kConnecting,  // no connection yet; nothing is known
   kRecovering,  // a replay is running
   kLive,        // history complete as far as can be known
-  kDegraded,    // live, but blocks may be missing: a gap or orphan that replay could not fill
+  kDegraded,    // live, but blocks may be missing, or be there no more: what was lost or could not
+                // be read, and no replay brought
 };
 std::string_view FeedStateName(FeedState state);
 

@@ -34,6 +34,11 @@ bool HeldHistory::Apply(const FeedBatch& batch, std::vector<KvEvent>* out) {
     CountSkip(SkipReason::kRankOutOfRange, &counters_->skipped);
     return true;
   }
+  // The engine's other copy is the same. A store that cannot be read needs no word: what continues
+  // it shows that it is missing.
+  if (raw.lost_removals > 0)
+    SetDamage(DegradedReason::kUnreadable, fmt::format("{} removals of batch {} could not be read",
+                                                       raw.lost_removals, mark.sequence));
   for (const RawEvent& event : raw.events) {
     ApplyEvent(static_cast<uint32_t>(rank), mark.sequence, raw, event, out);
   }

@@ -416,6 +416,16 @@ TEST(EventCodecTest, EmptyDigestIsMalformed) {
   EXPECT_EQ(Skipped(d.batch(), SkipReason::kBadEvent), 1u);
 }
 
+TEST(EventCodecTest, BadEventsThatTookBlocksAwayAreCountedApart) {
+  const std::string removed = MsgpackWriter().Array(2).Str("BlockRemoved").Array(1).Nil().bytes();
+  const std::string of_nothing = MsgpackWriter().Map(1).Str("type").Str("BlockRemoved").bytes();
+  const std::string stored = MsgpackWriter().Array(2).Str("BlockStored").Str("?").bytes();
+  const Decoded d(BatchPayload(1.0, {removed, of_nothing, stored, ArrayRemove({1})}));
+  ASSERT_EQ(d.batch().events.size(), 1u);
+  EXPECT_EQ(Skipped(d.batch(), SkipReason::kBadEvent), 3u);
+  EXPECT_EQ(d.batch().lost_removals, 2u);
+}
+
 TEST(EventCodecTest, ParentZeroIsAParent) {
   const Decoded d(
       BatchPayload(1.0, {ArrayStore({.hashes = {5}, .parent = 0, .tokens = {1, 2, 3, 4}})}));

@@ -145,5 +145,24 @@ TEST(FeedLossTest, AnUnknownOrBadEventInAReadableBatchIsNoLoss) {
   EXPECT_EQ(h.Skipped(SkipReason::kBadEvent), 1u);
 }
 
+// But a removal that makes no sense may leave blocks in the index that are there no more, and the
+// engine's other copy of it makes no more sense: until it says that its cache is empty.
+TEST(FeedLossTest, ABadRemovalInAReadableBatchIsDamage) {
+  FeedHarness h;
+  FakeEngine engine;
+  h.Connect();
+  h.ServeReplays(engine);
+  h.Live(engine.PublishRoot(1));
+  h.Live(engine.Publish({MsgpackWriter().Array(2).Str("BlockRemoved").Str("1").bytes()}));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  EXPECT_EQ(h.feed().Reason(), DegradedReason::kUnreadable);
+  EXPECT_EQ(h.Blocks(), 1u);
+  h.Live(engine.PublishRoot(5));
+  EXPECT_EQ(h.feed().State(), FeedState::kDegraded);
+  h.Live(engine.Publish({MsgpackWriter().Array(1).Str("AllBlocksCleared").bytes()}));
+  EXPECT_EQ(h.feed().State(), FeedState::kLive);
+  EXPECT_EQ(h.Blocks(), 0u);
+}
+
 }  // namespace
 }  // namespace kvrouter
