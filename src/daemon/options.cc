@@ -126,13 +126,29 @@ std::vector<std::string> IgnoredVariables(const std::map<std::string, std::strin
 
 // Settings off their default that do nothing because of another one.
 std::vector<std::string> SettingsWithoutEffect(const std::vector<EffectiveSetting>& settings,
-                                               const RouterConfig& router) {
+                                               const DaemonConfig& config) {
+  const RouterConfig& router = config.router;
   std::vector<std::string_view> idle;
   if (router.overlap_source.shared_cache_type == SharedCacheType::kNone)
     idle.push_back("shared-cache-multiplier");
   const OverlapSource source = OverlapSourceOf(router);
   if (source != OverlapSource::kRouting) idle.push_back("router-ttl-secs");
-  if (source == OverlapSource::kNone) idle.push_back("router-predicted-ttl-secs");
+  if (source == OverlapSource::kNone) {
+    idle.push_back("router-predicted-ttl-secs");
+    // All of every prompt is new.
+    if (router.gate.conditional.policy == ConditionalDisagg::Policy::kIslBounding)
+      idle.push_back("router-conditional-disagg");
+  }
+  if (!router.scheduler.queue.busy.batch_share && config.policy_file.empty())
+    idle.push_back("router-queue-policy");
+  const LengthGate& length = router.gate.length;
+  const bool has_length = length.min_remote_prefill_tokens > 0;
+  if (!has_length) idle.insert(idle.end(), {"local-continuations", "min-remote-prefill-measure"});
+  const bool is_bound = router.sessions.affinity_ttl.has_value();
+  if (!is_bound) idle.insert(idle.end(), {"session-rendezvous", "session-soft"});
+  const bool asks_who = is_bound || (has_length && length.local_continuations) ||
+                        router.migration.mode != MigrationMode::kOff;
+  if (!asks_who) idle.push_back("session-from-prefix-tokens");
   // Nobody fills an index of events, so there is none to save or to take over.
   if (source != OverlapSource::kEvents) {
     idle.insert(idle.end(),
@@ -269,7 +285,7 @@ absl::StatusOr<LoadedOptions> LoadOptions(const std::vector<std::string>& argume
   out.ignored_variables = IgnoredVariables(environment);
   out.ignored_flags = line.ignored_flags;
   KVR_RETURN_IF_ERROR(resolver.ApplyPresets());
-  out.without_effect = SettingsWithoutEffect(out.settings, out.config.router);
+  out.without_effect = SettingsWithoutEffect(out.settings, out.config);
   if (OverlapSourceOf(out.config.router) != OverlapSource::kEvents) {
     out.config.snapshot.path.clear();
     out.config.peers.peers.clear();

@@ -510,6 +510,28 @@ TEST(OptionsTest, SettingsThatOthersMakeIdleAreNamed) {
                           {})
                   ->without_effect,
               ElementsAre());
+  EXPECT_THAT(LoadOptions({"--load-aware", "--router-conditional-disagg"}, {})->without_effect,
+              ElementsAre("router_conditional_disagg"));
+}
+
+TEST(OptionsTest, SessionsAndQueuesThatNothingTurnsOnAreNamed) {
+  const Environment fork = {{"DYN_SESSION_FROM_PREFIX_TOKENS", "2048"},
+                            {"DYN_SESSION_RENDEZVOUS", "1"},
+                            {"DYN_LOCAL_CONTINUATIONS", "1"},
+                            {"DYN_ROUTER_QUEUE_POLICY", "wspt"}};
+  EXPECT_THAT(LoadOptions({}, fork)->without_effect,
+              ElementsAre("router_queue_policy", "local_continuations", "session_rendezvous",
+                          "session_from_prefix_tokens"));
+  EXPECT_THAT(LoadOptions({"--router-session-affinity-ttl-secs=60", "--router-queue-threshold=2",
+                           "--min-remote-prefill-tokens=1000"},
+                          fork)
+                  ->without_effect,
+              ElementsAre());
+  // Continuations alone, or the planner, want to know who a session is, too.
+  EXPECT_THAT(LoadOptions({"--min-remote-prefill-tokens=1000"}, fork)->without_effect,
+              ElementsAre("router_queue_policy", "session_rendezvous"));
+  EXPECT_THAT(LoadOptions({"--kv-migration=dry"}, fork)->without_effect,
+              ElementsAre("router_queue_policy", "local_continuations", "session_rendezvous"));
 }
 
 // The ends of a range that --help promises are accepted by everything that looks at the settings.
