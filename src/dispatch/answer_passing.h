@@ -62,6 +62,12 @@ class AnswerPassing {
   bool output_begun() const { return is_stream_ && scanner_.output_begun(); }
   // An error inside of a good answer: an event of a stream, or of a whole answer its text.
   bool error_inside() const;
+  // A stream's error in place of output that speaks against the request: vLLM finds some of what is
+  // wrong with one (a grammar, say) only when it has begun its answer, with status 200.
+  bool refused_inside() const {
+    return is_stream_ && !begun_ && scanner_.error() && scanner_.error_code() >= 400 &&
+           scanner_.error_code() < 500;
+  }
   uint64_t output_tokens() const;
   OpenAiUsage usage() const;
 

@@ -196,7 +196,8 @@ void DispatchedRequest::OnBody(std::string_view piece) {
     return;
   }
   const bool keeps_up = answer_.Body(piece);
-  if (answer_.is_stream() && !answer_.begun() && answer_.error_inside()) {
+  if (answer_.is_stream() && !answer_.begun() && answer_.error_inside() &&
+      !answer_.refused_inside()) {  // of that one all is wanted
     OnServeFailed(LegResult::kServerError, "an error in place of output");
     return;
   }
@@ -245,7 +246,10 @@ void DispatchedRequest::OnLegEnd(EngineEnd end, std::string_view detail) {
              (result == LegResult::kRefused && leg_->with_handshake)) {
     OnServeFailed(result, fmt::format("status {}", leg_->status));
   } else if (!answer_.begun() && answer_.error_inside()) {
-    OnServeFailed(LegResult::kServerError, "an error in place of output");
+    // Older engines say 400 of whatever happened to them, so another one is asked. But nobody is
+    // blamed, and what the engine said reaches the client if all say so.
+    OnServeFailed(answer_.refused_inside() ? LegResult::kRefused : LegResult::kServerError,
+                  "an error in place of output");
   } else if (!answer_.CanEnd()) {
     OnServeFailed(LegResult::kCut, "the stream ended before its output");
   } else {
@@ -413,8 +417,9 @@ void DispatchedRequest::OnServeFailed(LegResult result, std::string detail) {
     return;
   }
   failure_ = {.result = result, .message = std::move(message), .answer = {}};
-  if (answer_.has_head() && !answer_.is_stream() && answer_.status() >= 400 &&
-      (result == LegResult::kServerError || result == LegResult::kRefused))
+  if ((answer_.has_head() && !answer_.is_stream() && answer_.status() >= 400 &&
+       (result == LegResult::kServerError || result == LegResult::kRefused)) ||
+      (result == LegResult::kRefused && answer_.refused_inside()))
     failure_->answer = answer_.TakeHeld();
   answer_.Reset();
   DropHandshake();

@@ -85,6 +85,14 @@ absl::Status ReadUsage(JsonValue value, OpenAiUsage* usage) {
   });
 }
 
+absl::Status ReadError(JsonValue value, OpenAiReply* reply) {
+  reply->is_error = true;
+  return VisitIfObject(value, [reply](std::string_view key, JsonValue member) {
+    if (key == "code") reply->error_code = UnsignedOf(member).value_or(0);
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace
 
 OpenAiReply ReadOpenAiReply(const std::string& text) {
@@ -106,7 +114,7 @@ OpenAiReply ReadOpenAiReply(const std::string& text) {
           has_usage = type == JsonType::object;
           return ReadUsage(value, &reply.usage);
         }
-        if (key == "error" && !IsNull(value)) reply.is_error = true;
+        if (key == "error" && !IsNull(value)) return ReadError(value, &reply);
         // As vLLM said it before it wrapped its errors.
         if (key == "object" && StringOf(value) == "error") reply.is_error = true;
         return absl::OkStatus();

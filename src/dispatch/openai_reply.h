@@ -16,7 +16,8 @@ struct OpenAiUsage {
 // What the router wants to know of an engine's answer: a whole one, or a chunk of a stream.
 struct OpenAiReply {
   bool is_json = false;
-  bool is_error = false;  // an error object, or a choice that finished with "error"
+  bool is_error = false;    // an error object, or a choice that finished with "error"
+  uint64_t error_code = 0;  // a number like an HTTP status, as vLLM names it; 0: none
   bool has_output = false;
   bool finished = false;  // a choice did
   // Of a chunk: no choice and a usage, as the last one of a stream that was asked for it.

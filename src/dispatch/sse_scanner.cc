@@ -127,6 +127,7 @@ bool SseScanner::ReadData(std::string_view data) {
     return false;
   }
   error_ = error_ || reply.is_error;
+  if (reply.is_error) error_code_ = reply.error_code;
   finished_ = finished_ || reply.finished;
   output_begun_ = output_begun_ || reply.has_output || (reply.finished && !reply.is_error);
   output_tokens_ += reply.output_tokens;

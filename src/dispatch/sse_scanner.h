@@ -38,6 +38,7 @@ class SseScanner {
 
   bool output_begun() const { return output_begun_; }  // a token, or what we cannot read
   bool error() const { return error_; }                // an error event
+  uint64_t error_code() const { return error_code_; }  // of the last one; 0: it names none
   bool done() const { return done_; }                  // [DONE]
   bool finished() const { return finished_; }          // a choice gave its reason to end
   // As counted by events, or as the engine says.
@@ -66,6 +67,7 @@ class SseScanner {
   bool in_long_event_ = false;
   bool output_begun_ = false;
   bool error_ = false;
+  uint64_t error_code_ = 0;
   bool done_ = false;
   bool finished_ = false;
   uint64_t output_tokens_ = 0;

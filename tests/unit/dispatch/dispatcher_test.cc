@@ -168,6 +168,27 @@ TEST(DispatcherTest, TheEnginesOwnRefusalIsPassedOnAndIsNoFailureOfTheWorker) {
   fleet.ExpectNothingLeft();
 }
 
+TEST(DispatcherTest, AStreamThatSpeaksAgainstTheRequestIsTriedElsewhereAndBlamesNobody) {
+  DispatchFleet fleet;
+  fleet.AddEngine(1).Break(EngineLegKind::kServe, Fault::kRefusalEvent, 10);
+  fleet.AddEngine(2).Break(EngineLegKind::kServe, Fault::kRefusalEvent, 10);
+  const auto client = fleet.SendAndRun(CompletionBody(Ids(8), true));
+  EXPECT_EQ(client->status, 200) << "as the engine began it";
+  EXPECT_EQ(client->answers, 1);
+  EXPECT_TRUE(client->Header("content-type").starts_with("text/event-stream"));
+  EXPECT_NE(client->body.find("no such grammar"), std::string::npos) << client->body;
+  EXPECT_TRUE(client->body.ends_with("data: [DONE]\n\n")) << client->body;
+  EXPECT_EQ(fleet.link.calls().size(), 2u);
+  EXPECT_EQ(fleet.service.Counters().legs_failed, 0u);
+  EXPECT_EQ(fleet.observer.ends[0].outcome, DispatchOutcome::kEngineRefused);
+  for (const auto& leg : fleet.observer.legs) EXPECT_EQ(leg.result, LegResult::kRefused);
+  fleet.AddEngine(3);  // which alone is not broken
+  EXPECT_NE(fleet.SendAndRun(CompletionBody(Ids(8), true))->body.find("\"choices\""),
+            std::string::npos);
+  EXPECT_EQ(fleet.service.Counters().legs_failed, 0u);
+  fleet.ExpectNothingLeft();
+}
+
 TEST(DispatcherTest, AClientThatLeavesCancelsItsLegAtOnce) {
   DispatchFleet fleet;
   fleet.AddEngine(1);

@@ -64,7 +64,8 @@ constexpr Fault kServeFaults[] = {Fault::kRefuse,
                                   Fault::k500,
                                   Fault::k429,
                                   Fault::k400,
-                                  Fault::kErrorEvent};
+                                  Fault::kErrorEvent,
+                                  Fault::kRefusalEvent};
 constexpr Fault kProduceFaults[] = {Fault::kRefuse,
                                     Fault::kStallBeforeHead,
                                     Fault::kStallMidStream,
@@ -233,7 +234,8 @@ TEST(FaultMatrixTest, UnderStrictDisaggregationAFailedPrefillLegIsTheRequestsErr
 TEST(FaultMatrixTest, UnderStrictDisaggregationAFailedConsumerIsReplacedAsOtherwise) {
   FleetOptions options = QuickOptions();
   options.router.strict_disaggregation = true;
-  for (const Fault fault : {Fault::k400, Fault::k500, Fault::kRefuse, Fault::kCutBeforeFirstByte}) {
+  for (const Fault fault : {Fault::k400, Fault::kRefusalEvent, Fault::k500, Fault::kRefuse,
+                            Fault::kCutBeforeFirstByte}) {
     SCOPED_TRACE(static_cast<int>(fault));
     const auto fleet = PrefillFleet(options);
     fleet->side.Break(EngineLegKind::kConsume, fault);

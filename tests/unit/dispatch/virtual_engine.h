@@ -26,7 +26,8 @@ enum class Fault {
   k500,
   k429,
   k400,
-  kErrorEvent,  // in place of output; of an answer that does not stream: finish_reason "error"
+  kErrorEvent,    // in place of output; of an answer that does not stream: finish_reason "error"
+  kRefusalEvent,  // of streams: in place of output, and it speaks against the request
   kMissingHandshake,
   kWrongHandshake,
   kLocalHandshake,
@@ -294,8 +295,11 @@ class VirtualEngine {
                                {"delta", {{"role", "assistant"}, {"content", ""}}},
                                {"finish_reason", nullptr}}}}}));
     }
-    if (work.fault == Fault::kErrorEvent) {
-      exchange->Body(Event({{"error", {{"message", "no blocks"}, {"code", 500}}}}));
+    if (work.fault == Fault::kErrorEvent || work.fault == Fault::kRefusalEvent) {
+      const bool refuses = work.fault == Fault::kRefusalEvent;
+      exchange->Body(Event({{"error",
+                             {{"message", refuses ? "no such grammar" : "no blocks"},
+                              {"code", refuses ? 400 : 500}}}}));
       exchange->Body("data: [DONE]\n\n");
       exchange->End(EngineEnd::kComplete);
       return;
