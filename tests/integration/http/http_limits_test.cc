@@ -139,7 +139,8 @@ TEST(HttpLimitsTest, ACrowdThatAsksNothingMakesRoomForItselfAndLeavesKeptConnect
 }
 
 TEST(HttpLimitsTest, SlowHeadersDoNotKeepOthersOut) {
-  const auto server = StartServer({.max_connections = 2});
+  // One thread, so that who was answered waits again before the next one comes.
+  const auto server = StartServer({.threads = 1, .max_connections = 2});
   BlockingClient slow(server->Address());
   slow.Send("GET / HT");
   BlockingClient slower(server->Address());
