@@ -16,8 +16,8 @@ namespace kvrouter {
 //
 // Parity: Dynamo observes the average since the first token, (now - first token) / (tokens - 1),
 // each time prompt plus output grow into another block, so a long answer counts more often. A
-// caller that counts blocks instead of tokens reports at just these boundaries,
-// which tells the tokens.
+// caller that counts blocks instead of tokens reports at just these boundaries, which
+// tells the tokens.
 //
 // Thread-compatible.
 class RequestProgress {

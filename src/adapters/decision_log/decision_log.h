@@ -44,8 +44,8 @@ std::string_view LogDropName(LogDrop drop);
 //
 // What may be lost when the process dies is what waits in the queue (usually a few milliseconds of
 // decisions, never more than max_queue_bytes); when the host dies, also what the system had not
-// written: there is no fsync. The end of the file may then be half a record,
-// which readers pass over.
+// written: there is no fsync. The end of the file may then be half a record, which
+// readers pass over.
 //
 // Thread safety: thread-safe, except Start and Stop: from one thread.
 class DecisionLog final : public DecisionRecorder {
